@@ -1,0 +1,3 @@
+// The only file that knows R: convert, call the core, convert back.
+
+#include <Rcpp.h>
