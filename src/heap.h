@@ -1,0 +1,104 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+namespace agbudget {
+
+using Bytes = std::int64_t;
+
+// What a block of memory is for. Every live block has exactly one owner, so the
+// components of a peak add up by construction.
+enum class Component : std::uint8_t {
+  batch,
+  weights,
+  superseded_weights,
+  gradients,
+  optimizer_state,
+  activations,
+  activation_gradients,
+  temporaries,
+  bookkeeping
+};
+
+constexpr std::size_t component_count = 9;
+using ComponentBytes = std::array<Bytes, component_count>;
+
+// Products and sums of counts that throw std::overflow_error rather than wrap.
+Bytes checked_multiply(Bytes a, Bytes b);
+Bytes checked_add(Bytes a, Bytes b);
+
+// Bytes a vector's data takes in R's vector heap (src/main/memory.c): up to 128
+// bytes R rounds up to one of five classes, beyond that to whole 8-byte words.
+// The header is a cons cell and is not counted there.
+Bytes vector_heap_bytes(Bytes payload);
+
+class Heap;
+
+// One vector on the heap. It is released when its last BlockRef goes.
+struct Block {
+  Heap* heap;
+  Bytes bytes;
+  std::uint32_t references;
+  Component component;
+};
+
+class BlockRef {
+ public:
+  BlockRef() = default;
+  explicit BlockRef(Block* block) : block_(block) { ++block_->references; }
+  BlockRef(const BlockRef& other) : block_(other.block_) {
+    if (block_ != nullptr) ++block_->references;
+  }
+  BlockRef(BlockRef&& other) noexcept : block_(std::exchange(other.block_, nullptr)) {}
+  BlockRef& operator=(BlockRef other) noexcept {
+    std::swap(block_, other.block_);
+    return *this;
+  }
+  ~BlockRef() { reset(); }
+
+  void reset() noexcept;
+  explicit operator bool() const { return block_ != nullptr; }
+  const Block* get() const { return block_; }
+  const Block* operator->() const { return block_; }
+
+ private:
+  friend class Heap;
+  Block* block_ = nullptr;
+};
+
+// A heap that only counts: it knows how much is live and for what, and holds no
+// values. It must outlive every block allocated on it.
+class Heap {
+ public:
+  Heap() = default;
+  Heap(const Heap&) = delete;
+  Heap& operator=(const Heap&) = delete;
+
+  // Allocates `bytes`, which the caller has rounded (vector_heap_bytes()).
+  BlockRef allocate(Bytes bytes, Component component);
+  void relabel(const BlockRef& block, Component component);
+  // Relabels only what is still a temporary: a value keeps its first owner.
+  void claim(const BlockRef& block, Component component);
+
+  Bytes live() const { return live_; }
+  const ComponentBytes& live_by_component() const { return live_by_component_; }
+
+  // The highest live bytes since the last mark(), and who owned them then.
+  void mark();
+  Bytes peak() const { return peak_; }
+  const ComponentBytes& peak_by_component() const { return peak_by_component_; }
+
+ private:
+  friend class BlockRef;
+  void release(Block* block) noexcept;
+
+  Bytes live_ = 0;
+  Bytes peak_ = 0;
+  ComponentBytes live_by_component_{};
+  ComponentBytes peak_by_component_{};
+};
+
+}  // namespace agbudget

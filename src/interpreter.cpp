@@ -1,0 +1,350 @@
+#include "interpreter.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "bookkeeping.h"
+#include "layers.h"
+#include "operations.h"
+
+namespace agbudget {
+
+Interpreter::Interpreter(const Program& program, Engine& engine)
+    : program_(program), engine_(engine), values_(program.value_count()) {
+  find_last_uses();
+}
+
+void Interpreter::find_last_uses() {
+  const auto& instructions = program_.instructions();
+  last_use_.assign(program_.value_count(), 0);
+  segment_end_.assign(instructions.size(), 0);
+  std::vector<std::size_t> open;
+  for (std::size_t i = 0; i < instructions.size(); ++i) {
+    const Instruction& instruction = instructions[i];
+    if (instruction.op == Opcode::checkpoint_begin) open.push_back(i);
+    if (instruction.op == Opcode::checkpoint_end) {
+      segment_end_[open.back()] = i;
+      open.pop_back();
+    }
+    last_use_[static_cast<std::size_t>(instruction.result)] = i;
+    for (const ValueId id : instruction.operands) {
+      last_use_[static_cast<std::size_t>(id)] = i;
+    }
+  }
+  // What a segment uses from outside, its function holds until the segment ends.
+  for (std::size_t begin = instructions.size(); begin-- > 0;) {
+    const std::size_t end = segment_end_[begin];
+    for (std::size_t i = begin; i < end; ++i) {
+      for (const ValueId id : instructions[i].operands) {
+        if (id < instructions[begin].result) {
+          std::size_t& last = last_use_[static_cast<std::size_t>(id)];
+          last = std::max(last, end);
+        }
+      }
+    }
+  }
+}
+
+void Interpreter::build() {
+  engine_.begin("build");
+  run(0, program_.forward_begin());
+}
+
+TensorPtr Interpreter::forward(const TensorPtr& input) {
+  const std::size_t begin = program_.forward_begin();
+  // The pass starts with the instruction that stands for the batch.
+  slot(program_.instructions()[begin].result) = input;
+  run(begin + 1, program_.instructions().size());
+  TensorPtr output = value(program_.output());
+  for (std::size_t i = begin; i < program_.instructions().size(); ++i) {
+    slot(program_.instructions()[i].result).reset();
+  }
+  return output;
+}
+
+Tensors Interpreter::parameters() const {
+  Tensors parameters;
+  for (const ValueId id : program_.parameters()) parameters.push_back(value(id));
+  return parameters;
+}
+
+void Interpreter::run(std::size_t begin, std::size_t end) {
+  const auto& instructions = program_.instructions();
+  for (std::size_t i = begin; i < end; ++i) {
+    const Instruction& instruction = instructions[i];
+    engine_.set_layer(instruction.layer);
+    if (instruction.op == Opcode::checkpoint_begin && engine_.enabled()) {
+      i = run_checkpoint(i);
+      continue;
+    }
+    slot(instruction.result) = execute(instruction);
+    release_operands(i);
+    const bool unused = last_use_[static_cast<std::size_t>(instruction.result)] == i;
+    const bool kept = program_.value(instruction.result).is_parameter ||
+                      instruction.result == program_.output();
+    if (unused && !kept) slot(instruction.result).reset();
+  }
+}
+
+void Interpreter::release_operands(std::size_t position) {
+  const auto& instructions = program_.instructions();
+  const bool building = position < program_.forward_begin();
+  for (const ValueId id : instructions[position].operands) {
+    // What building the model made and the forward pass uses is held by the model.
+    const bool persistent =
+        !building && id <= instructions[program_.forward_begin()].result;
+    if (persistent || value(id) == nullptr) continue;
+    if (program_.value(id).is_parameter || id == program_.output()) continue;
+    if (last_use_[static_cast<std::size_t>(id)] == position) slot(id).reset();
+  }
+}
+
+TensorPtr Interpreter::host_value(const Instruction& instruction) {
+  const Attributes& a = instruction.attributes;
+  engine_.begin("R matrix");
+  const Shape shape{a[0], a[1]};
+  auto host = std::make_shared<Tensor>();
+  host->is_tensor = false;
+  if (a[3] == 0) {
+    host->data = a[2] == bytes_per_integer ? engine_.integers(shape.length())
+                                           : engine_.reals(shape.length());
+    host->data.shape = shape;
+  } else {
+    host->data =
+        a[2] == bytes_per_integer ? engine_.logical(shape) : engine_.real(shape);
+  }
+  return host;
+}
+
+TensorPtr Interpreter::parameter(const Instruction& instruction) {
+  const Shape shape{instruction.attributes[0], instruction.attributes[1]};
+  Matrix data;
+  if (!instruction.operands.empty()) {
+    data = operand(instruction, 0)->data;
+  } else if (instruction.attributes[2] != 0) {
+    // matrix(runif(n), rows, cols)
+    const Matrix drawn = engine_.reals(shape.length());
+    data = engine_.real(shape);
+  } else {
+    data = engine_.real(shape);
+  }
+  engine_.heap().relabel(data.block, Component::weights);
+  TensorPtr tensor = engine_.tensor(data, Component::weights);
+  tensor->is_parameter = true;
+  tensor->layer = std::max(program_.value(instruction.result).layer, 0);
+  tensor->requires_gradient = program_.value(instruction.result).requires_gradient;
+  return tensor;
+}
+
+TensorPtr Interpreter::execute(const Instruction& instruction) {
+  const Attributes& attributes = instruction.attributes;
+  const auto x = [&](std::size_t i) -> const TensorPtr& {
+    return operand(instruction, i);
+  };
+  const bool building =
+      instruction.result < program_.instructions()[program_.forward_begin()].result;
+
+  switch (instruction.op) {
+    case Opcode::parameter:
+      return parameter(instruction);
+    case Opcode::buffer: {
+      auto buffer = std::make_shared<Tensor>();
+      buffer->is_tensor = false;
+      buffer->data = engine_.real({attributes[0], attributes[1]});
+      engine_.heap().claim(buffer->data.block, Component::weights);
+      return buffer;
+    }
+    case Opcode::host:
+      return host_value(instruction);
+    case Opcode::tensor:
+      return engine_.tensor(x(0)->data,
+                            building ? Component::weights : Component::activations);
+    case Opcode::input:
+      break;
+    case Opcode::matmul:
+      return matmul(engine_, x(0), x(1));
+    case Opcode::add:
+      return add(engine_, x(0), x(1));
+    case Opcode::sub:
+      return sub(engine_, x(0), x(1));
+    case Opcode::mul:
+      return mul(engine_, x(0), x(1));
+    case Opcode::scale:
+      return scale(engine_, x(0));
+    case Opcode::relu:
+      return relu(engine_, x(0));
+    case Opcode::sigmoid:
+      return sigmoid(engine_, x(0));
+    case Opcode::tanh:
+      return tanh_activation(engine_, x(0));
+    case Opcode::softmax:
+      return softmax(engine_, x(0));
+    case Opcode::log_softmax:
+      return log_softmax(engine_, x(0));
+    case Opcode::log:
+      return log_elements(engine_, x(0));
+    case Opcode::exp:
+      return exp_elements(engine_, x(0));
+    case Opcode::pow:
+      return pow_elements(engine_, x(0));
+    case Opcode::clamp:
+      return clamp(engine_, x(0));
+    case Opcode::sum:
+      return sum(engine_, x(0), static_cast<Along>(attributes[0]));
+    case Opcode::mean:
+      return mean(engine_, x(0), static_cast<Along>(attributes[0]));
+    case Opcode::reshape:
+      return reshape(engine_, x(0), {attributes[0], attributes[1]});
+    case Opcode::transpose:
+      return transpose(engine_, x(0));
+    case Opcode::slice_rows:
+      return slice_rows(engine_, x(0), attributes[1]);
+    case Opcode::concat_rows:
+      return concat_rows(engine_, x(0), x(1));
+    case Opcode::gather:
+      return gather(engine_, x(0));
+    case Opcode::max:
+      return max_by_column(engine_, x(0));
+    case Opcode::argmax:
+      argmax(engine_, x(0));
+      return nullptr;
+    case Opcode::linear:
+      return linear(engine_, x(0), x(1), x(2), static_cast<Activation>(attributes[0]));
+    case Opcode::dropout:
+      return dropout(engine_, x(0));
+    case Opcode::batch_norm:
+      return batch_norm(engine_, x(0), {x(1), x(2), x(3), x(4)}, attributes[0] != 0);
+    case Opcode::layer_norm:
+      return layer_norm(engine_, x(0), operand_if_any(instruction, 1),
+                        operand_if_any(instruction, 2));
+    case Opcode::embedding:
+      return embedding(engine_, x(0), x(1));
+    case Opcode::attention:
+      return multihead_attention(
+          engine_, x(0), x(1), x(2),
+          {x(3), x(4), x(5), x(6), operand_if_any(instruction, 7)},
+          {attributes[0], attributes[1] != 0, attributes[2] != 0});
+    case Opcode::checkpoint_begin:
+      return nullptr;
+    case Opcode::checkpoint_end:
+      // Within another segment's forward pass ag_checkpoint() just calls its function.
+      return x(0);
+  }
+  return nullptr;
+}
+
+// ag_checkpoint() (R/ag_checkpoint.R): the segment runs with the tape off, so its
+// graph goes when the function returns; only its value re-enters the tape.
+std::size_t Interpreter::run_checkpoint(std::size_t begin) {
+  const auto& instructions = program_.instructions();
+  const std::size_t end = segment_end_[begin];
+  const Matrix seed = engine_.random_seed();
+
+  std::vector<ValueId> captured_ids;
+  std::unordered_set<ValueId> seen;
+  for (std::size_t i = begin; i < end; ++i) {
+    for (const ValueId id : instructions[i].operands) {
+      if (id < instructions[begin].result && seen.insert(id).second) {
+        captured_ids.push_back(id);
+      }
+    }
+  }
+  Tensors inputs;
+  for (const ValueId id : instructions[begin].operands) inputs.push_back(value(id));
+  Tensors captured;
+  for (const ValueId id : captured_ids) captured.push_back(value(id));
+
+  engine_.set_enabled(false);
+  run(begin + 1, end);
+  engine_.set_enabled(true);
+  engine_.set_random_seed(seed);
+
+  engine_.set_layer(instructions[end].layer);
+  engine_.begin("checkpoint");
+  const ValueId segment_result = instructions[end].operands[0];
+  TensorPtr out = engine_.tensor(value(segment_result)->data);
+  if (segment_result > instructions[begin].result) slot(segment_result).reset();
+  out->requires_gradient = true;
+
+  auto frame = std::make_shared<Frame>();
+  frame->operands = inputs;
+  frame->operands.insert(frame->operands.end(), captured.begin(), captured.end());
+  frame->locals = {out->data, seed};
+  // saved_nodes stays bound in the frame: a list as long as the tape was.
+  const BlockRef saved_nodes = engine_.heap().allocate(
+      list_bytes(engine_.nodes().size()), Component::bookkeeping);
+  const std::size_t input_count = inputs.size();
+  const Frame* self = frame.get();
+  frame->backward = [this, begin, end, captured_ids, seed, saved_nodes, input_count,
+                     self](const Matrix& grad_out) {
+    const auto split = self->operands.begin() + static_cast<std::ptrdiff_t>(input_count);
+    return replay(begin, end, Tensors(self->operands.begin(), split), captured_ids,
+                  Tensors(split, self->operands.end()), grad_out, seed);
+  };
+  out->frame = std::move(frame);
+  engine_.record_always(out, nullptr, std::move(inputs), {});
+
+  slot(instructions[end].result) = std::move(out);
+  release_operands(end);
+  for (const ValueId id : captured_ids) {
+    const bool persistent = id <= instructions[program_.forward_begin()].result;
+    if (!persistent && last_use_[static_cast<std::size_t>(id)] == end) slot(id).reset();
+  }
+  return end;
+}
+
+// .ag_checkpoint_replay(): the segment again on a private tape, and back through it.
+Gradients Interpreter::replay(std::size_t begin, std::size_t end, const Tensors& inputs,
+                              const std::vector<ValueId>& captured_ids,
+                              const Tensors& captured, const Matrix& grad_out,
+                              const Matrix& seed) {
+  const auto& instructions = program_.instructions();
+  const int layer = engine_.layer();
+  const Matrix outer_seed = engine_.random_seed();
+  engine_.set_random_seed(seed);
+  std::vector<Node> outer_nodes = engine_.exchange_nodes({});
+  const bool outer_enabled = engine_.enabled();
+  engine_.set_enabled(true);
+
+  std::vector<TensorPtr> outer_values;
+  for (std::size_t i = 0; i < captured_ids.size(); ++i) {
+    outer_values.push_back(std::exchange(slot(captured_ids[i]), captured[i]));
+  }
+  run(begin + 1, end);
+  const ValueId segment_result = instructions[end].operands[0];
+  const TensorPtr redone = value(segment_result);
+  for (std::size_t i = begin + 1; i < end; ++i) slot(instructions[i].result).reset();
+
+  const std::vector<Node> segment = engine_.exchange_nodes({});
+  const GradientTable gradients = engine_.walk(redone->id, grad_out, segment);
+
+  std::unordered_set<TensorId> not_leaves;
+  for (const TensorPtr& input : inputs) not_leaves.insert(input->id);
+  for (const Node& node : segment) not_leaves.insert(node.output);
+  engine_.set_layer(layer);
+  engine_.begin("write $grad");
+  for (const Node& node : segment) {
+    for (const TensorPtr& input : node.inputs) {
+      if (!input->requires_gradient || not_leaves.count(input->id) != 0) continue;
+      const auto found = gradients.values.find(input->id);
+      if (found != gradients.values.end()) engine_.accumulate(*input, found->second);
+    }
+  }
+
+  Gradients for_inputs;
+  for (const TensorPtr& input : inputs) {
+    const auto found = gradients.values.find(input->id);
+    const bool wanted = input->requires_gradient && found != gradients.values.end();
+    for_inputs.push_back(wanted ? found->second : Matrix());
+  }
+
+  for (std::size_t i = 0; i < captured_ids.size(); ++i) {
+    slot(captured_ids[i]) = std::move(outer_values[i]);
+  }
+  engine_.exchange_nodes(std::move(outer_nodes));
+  engine_.set_enabled(outer_enabled);
+  engine_.set_random_seed(outer_seed);
+  return for_inputs;
+}
+
+}  // namespace agbudget

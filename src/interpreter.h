@@ -1,0 +1,54 @@
+#pragma once
+
+#include <vector>
+
+#include "program.h"
+#include "tape.h"
+
+namespace agbudget {
+
+// Replays a program on counting matrices. The program and the engine must outlive
+// the interpreter, and the interpreter every tensor it made.
+class Interpreter {
+ public:
+  Interpreter(const Program& program, Engine& engine);
+
+  // The instructions that build the model.
+  void build();
+  // One forward pass.
+  TensorPtr forward(const TensorPtr& input);
+  // The model's parameters, in the optimizer's order.
+  Tensors parameters() const;
+
+ private:
+  const TensorPtr& value(ValueId id) const {
+    return values_[static_cast<std::size_t>(id)];
+  }
+  TensorPtr& slot(ValueId id) { return values_[static_cast<std::size_t>(id)]; }
+  const TensorPtr& operand(const Instruction& instruction, std::size_t i) const {
+    return value(instruction.operands[i]);
+  }
+  TensorPtr operand_if_any(const Instruction& instruction, std::size_t i) const {
+    return i < instruction.operands.size() ? operand(instruction, i) : nullptr;
+  }
+
+  void find_last_uses();
+  void run(std::size_t begin, std::size_t end);
+  void release_operands(std::size_t position);
+  TensorPtr execute(const Instruction& instruction);
+  TensorPtr host_value(const Instruction& instruction);
+  TensorPtr parameter(const Instruction& instruction);
+
+  std::size_t run_checkpoint(std::size_t begin);
+  Gradients replay(std::size_t begin, std::size_t end, const Tensors& inputs,
+                   const std::vector<ValueId>& captured_ids, const Tensors& captured,
+                   const Matrix& grad_out, const Matrix& seed);
+
+  const Program& program_;
+  Engine& engine_;
+  std::vector<TensorPtr> values_;
+  std::vector<std::size_t> last_use_;
+  std::vector<std::size_t> segment_end_;  // of each checkpoint_begin
+};
+
+}  // namespace agbudget

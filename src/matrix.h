@@ -1,0 +1,46 @@
+#pragma once
+
+#include "heap.h"
+
+namespace agbudget {
+
+using Extent = std::int64_t;
+
+struct Shape {
+  Extent rows = 0;
+  Extent cols = 0;
+
+  Extent length() const { return checked_multiply(rows, cols); }
+  bool operator==(const Shape& other) const {
+    return rows == other.rows && cols == other.cols;
+  }
+  bool operator!=(const Shape& other) const { return !(*this == other); }
+};
+
+constexpr Bytes bytes_per_double = 8;
+constexpr Bytes bytes_per_integer = 4;  // logicals too
+constexpr Bytes bytes_per_pointer = 8;
+// R's `dim` attribute is an integer vector of two.
+constexpr Bytes dim_bytes = 8;
+
+// An R matrix or vector without its values. Copies share the block, as R's
+// bindings share a value; an empty one stands for R's NULL.
+struct Matrix {
+  Shape shape;
+  BlockRef block;
+  bool has_dim = true;
+
+  explicit operator bool() const { return static_cast<bool>(block); }
+};
+
+// What object.size() says of it: the header, the data, and for a matrix the
+// `dim` attribute with its list cell and symbol (src/main/size.c).
+inline Bytes object_size(const Matrix& matrix) {
+  constexpr Bytes header = 48;
+  constexpr Bytes dim_attribute = 168;
+  if (!matrix) return 0;
+  const Bytes data = matrix.block->bytes - (matrix.has_dim ? dim_bytes : 0);
+  return header + data + (matrix.has_dim ? dim_attribute : 0);
+}
+
+}  // namespace agbudget

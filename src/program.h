@@ -1,0 +1,136 @@
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "matrix.h"
+
+namespace agbudget {
+
+// What one evaluation of a model's code did: first the instructions that built it
+// (parameters and constants, run once), then those of one forward pass.
+
+enum class Opcode : std::uint8_t {
+  // values
+  parameter,  // ag_param(): [source]; attribute: whether it was drawn at random
+  buffer,     // a matrix the model holds for good, such as a running mean
+  host,       // an R vector or matrix: [sources]; rows, cols, element bytes, has dim
+  tensor,     // ag_tensor() of a host value
+  input,      // the batch
+  // operations
+  matmul,
+  add,
+  sub,
+  mul,
+  scale,
+  relu,
+  sigmoid,
+  tanh,
+  softmax,
+  log_softmax,
+  log,
+  exp,
+  pow,
+  clamp,
+  sum,      // attribute: 0 for all, or `dim`
+  mean,     // likewise
+  reshape,  // attributes: rows, cols; -1 to infer
+  transpose,
+  slice_rows,  // attributes: from, n
+  concat_rows,
+  gather,
+  max,
+  argmax,
+  // layers
+  linear,      // x, W, b; attribute: activation
+  dropout,
+  batch_norm,  // x, gamma, beta, running mean, running variance; attribute: training
+  layer_norm,  // x, and gamma and beta where affine
+  embedding,   // indices, table
+  attention,   // q, k, v, W_q, W_k, W_v, W_o, and b_o; heads, dropout, causal
+  checkpoint_begin,
+  checkpoint_end  // the segment's result
+};
+
+// Throws std::invalid_argument for a name that is no opcode.
+Opcode opcode_named(const std::string& name);
+
+using ValueId = int;
+using Attributes = std::vector<std::int64_t>;
+
+struct Value {
+  Shape shape;
+  bool requires_gradient = false;
+  bool is_tensor = true;
+  bool is_parameter = false;
+  bool has_dim = true;
+  int layer = -1;  // of a parameter: the layer that used it first
+};
+
+struct Instruction {
+  Opcode op;
+  std::vector<ValueId> operands;
+  Attributes attributes;
+  ValueId result;
+  int layer;
+};
+
+struct Layer {
+  std::string label;
+  std::string kind;
+  Shape output;
+  bool has_output = false;
+  std::int64_t parameters = 0;  // scalars of the parameters first used here
+};
+
+// Operands whose shapes do not go together. The message is meant for the user.
+class ShapeError : public std::invalid_argument {
+  using std::invalid_argument::invalid_argument;
+};
+
+class Program {
+ public:
+  Program();
+
+  // Appends an instruction and returns its result's id. Throws ShapeError.
+  ValueId append(Opcode op, std::vector<ValueId> operands, Attributes attributes);
+  const Value& value(ValueId id) const { return values_.at(index(id)); }
+  void set_requires_gradient(ValueId id, bool requires_gradient);
+
+  // Layers nest: begin_layer() makes the new one current, end_layer() the one before.
+  int begin_layer(const std::string& label, const std::string& kind);
+  void resume_layer(int layer);
+  void end_layer(ValueId output);
+  const std::vector<Layer>& layers() const { return layers_; }
+  int current_layer() const { return layer_stack_.back(); }
+  // Layers entered, the current one included.
+  std::size_t depth() const { return layer_stack_.size(); }
+
+  // Marks the end of building; what follows is the forward pass.
+  void begin_forward() { forward_begin_ = instructions_.size(); }
+  std::size_t forward_begin() const { return forward_begin_; }
+  void set_output(ValueId output) { output_ = output; }
+  ValueId output() const { return output_; }
+  void set_parameters(std::vector<ValueId> parameters);
+  const std::vector<ValueId>& parameters() const { return parameters_; }
+
+  const std::vector<Instruction>& instructions() const { return instructions_; }
+  std::size_t value_count() const { return values_.size(); }
+
+ private:
+  static std::size_t index(ValueId id) { return static_cast<std::size_t>(id); }
+  Value infer(Opcode op, const std::vector<ValueId>& operands,
+              Attributes& attributes) const;
+  void attribute_parameters(const std::vector<ValueId>& operands);
+
+  std::vector<Instruction> instructions_;
+  std::vector<Value> values_;
+  std::vector<Layer> layers_;
+  std::vector<int> layer_stack_;
+  std::vector<ValueId> parameters_;
+  std::size_t forward_begin_ = 0;
+  ValueId output_ = -1;
+};
+
+}  // namespace agbudget

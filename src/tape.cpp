@@ -1,0 +1,207 @@
+#include "tape.h"
+
+#include <utility>
+
+#include "bookkeeping.h"
+
+namespace agbudget {
+
+Frame::~Frame() {
+  thread_local std::vector<Tensors> pending;
+  thread_local bool draining = false;
+  backward = nullptr;
+  if (operands.empty()) return;
+  pending.push_back(std::move(operands));
+  if (draining) return;
+  draining = true;
+  while (!pending.empty()) {
+    const Tensors next = std::move(pending.back());
+    pending.pop_back();
+  }
+  draining = false;
+}
+
+Matrix Engine::real(Shape shape) {
+  const Bytes data =
+      vector_heap_bytes(checked_multiply(shape.length(), bytes_per_double));
+  return {shape, heap_.allocate(checked_add(data, dim_bytes), Component::temporaries),
+          true};
+}
+
+Matrix Engine::logical(Shape shape) {
+  const Bytes data =
+      vector_heap_bytes(checked_multiply(shape.length(), bytes_per_integer));
+  return {shape, heap_.allocate(checked_add(data, dim_bytes), Component::temporaries),
+          true};
+}
+
+Matrix Engine::integers(Extent length) {
+  const Bytes data = vector_heap_bytes(checked_multiply(length, bytes_per_integer));
+  return {{length, 1}, heap_.allocate(data, Component::temporaries), false};
+}
+
+Matrix Engine::reals(Extent length) {
+  const Bytes data = vector_heap_bytes(checked_multiply(length, bytes_per_double));
+  return {{length, 1}, heap_.allocate(data, Component::temporaries), false};
+}
+
+void Engine::begin(const char* operation) {
+  operation_ = operation;
+  timeline_.start(layer_, operation);
+}
+
+void Engine::keep(const Matrix& matrix) {
+  heap_.claim(matrix.block, Component::activations);
+}
+
+TensorPtr Engine::tensor(Matrix data, Component owner) {
+  heap_.claim(data.block, owner);
+  auto tensor = std::make_shared<Tensor>();
+  tensor->id = next_id_++;
+  tensor->data = std::move(data);
+  tensor->environment = heap_.allocate(tensor_environment_bytes, Component::bookkeeping);
+  return tensor;
+}
+
+TensorPtr Engine::result(Matrix data, std::initializer_list<const Tensor*> operands) {
+  TensorPtr out = tensor(std::move(data));
+  for (const Tensor* operand : operands) {
+    out->requires_gradient |= operand->requires_gradient;
+  }
+  return out;
+}
+
+void Engine::record(const TensorPtr& output, const char* op, Tensors inputs,
+                    std::vector<Matrix> locals, std::vector<Matrix> fields,
+                    BackwardRule backward) {
+  auto frame = std::make_shared<Frame>();
+  for (const Matrix& local : locals) keep(local);
+  for (const Matrix& field : fields) keep(field);
+  frame->operands = inputs;
+  frame->locals = std::move(locals);
+  frame->locals.push_back(output->data);
+  frame->backward = std::move(backward);
+  output->frame = std::move(frame);
+
+  bool any_gradient = false;
+  for (const TensorPtr& input : inputs) any_gradient |= input->requires_gradient;
+  if (any_gradient) record_always(output, op, std::move(inputs), std::move(fields));
+}
+
+void Engine::record_always(const TensorPtr& output, const char* op, Tensors inputs,
+                           std::vector<Matrix> fields) {
+  if (!enabled_) return;
+  const Bytes cells = node_bytes(inputs.size(), fields.size());
+  append({output->id, output->frame, std::move(inputs), op, std::move(fields),
+          operation_, layer_, heap_.allocate(cells, Component::bookkeeping)});
+}
+
+void Engine::append(Node node) {
+  nodes_.push_back(std::move(node));
+  resize_tape_list(nodes_.size());
+}
+
+// c(nodes, list(node)) copies the list of pointers: old and new live for a moment.
+void Engine::resize_tape_list(std::size_t length) {
+  tape_list_ = heap_.allocate(list_bytes(length), Component::bookkeeping);
+}
+
+std::vector<Node> Engine::exchange_nodes(std::vector<Node> nodes) {
+  std::vector<Node> previous = std::exchange(nodes_, std::move(nodes));
+  resize_tape_list(nodes_.size());
+  return previous;
+}
+
+void Engine::clear_tape() {
+  tape_list_.reset();
+  nodes_.clear();
+}
+
+void Engine::accumulate(Tensor& tensor, const Matrix& gradient) {
+  if (!tensor.gradient) {
+    tensor.gradient = gradient;
+    return;
+  }
+  Matrix sum = real(gradient.shape);
+  heap_.claim(sum.block, Component::gradients);
+  tensor.gradient = std::move(sum);
+}
+
+GradientTable Engine::backward(const TensorPtr& loss) {
+  Matrix one = real({1, 1});
+  // The walk has its own hold on the nodes: a checkpoint's replay records on the tape.
+  std::vector<Node> nodes = std::exchange(nodes_, {});
+  GradientTable gradients = walk(loss->id, std::move(one), nodes);
+
+  // .ag_bwd_write_leaf_grads(): every tensor on the tape, intermediate ones too.
+  timeline_.start(layer_, "write $grad");
+  std::unordered_map<TensorId, bool> seen;
+  for (const Node& node : nodes) {
+    for (const TensorPtr& input : node.inputs) {
+      if (!input->requires_gradient || !seen.emplace(input->id, true).second) continue;
+      const auto found = gradients.values.find(input->id);
+      if (found != gradients.values.end()) accumulate(*input, found->second);
+    }
+  }
+  nodes_ = std::move(nodes);
+  return gradients;
+}
+
+GradientTable Engine::walk(TensorId seed, Matrix seed_gradient,
+                           const std::vector<Node>& nodes) {
+  GradientTable gradients;
+  gradients.values.emplace(seed, std::move(seed_gradient));
+  grow_table(gradients);
+  const BlockRef reversed =
+      heap_.allocate(list_bytes(nodes.size()), Component::bookkeeping);
+
+  // R's loop variables: each holds its last value until it is bound again.
+  Matrix grad_out;
+  Gradients input_grads;
+  Matrix contribution;
+  Matrix existing;
+
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+    const auto upstream = gradients.values.find(node->output);
+    grad_out = upstream == gradients.values.end() ? Matrix() : upstream->second;
+    if (!grad_out) continue;
+
+    layer_ = node->layer;
+    begin(node->operation);
+    input_grads = node->frame->backward(grad_out);
+
+    for (std::size_t i = 0; i < node->inputs.size(); ++i) {
+      const Tensor& input = *node->inputs[i];
+      if (!input.requires_gradient) continue;
+      contribution = input_grads[i];
+      if (!contribution) continue;
+
+      const Component owner = input.is_parameter ? Component::gradients
+                                                 : Component::activation_gradients;
+      const auto [entry, is_new] = gradients.values.try_emplace(input.id);
+      existing = entry->second;
+      entry->second = existing ? real(contribution.shape) : contribution;
+      heap_.claim(entry->second.block, owner);
+      if (is_new) grow_table(gradients);
+    }
+  }
+  return gradients;
+}
+
+void Engine::grow_table(GradientTable& gradients) {
+  const Bytes bytes = hash_table_bytes(gradients.values.size());
+  if (gradients.table && gradients.table->bytes == bytes) return;
+  gradients.table = heap_.allocate(bytes, Component::bookkeeping);
+}
+
+void Engine::draw_random_numbers() { random_seed_ = Matrix(); }
+
+Matrix Engine::random_seed() {
+  if (!random_seed_) {
+    random_seed_ = integers(random_seed_length);
+    heap_.relabel(random_seed_.block, Component::bookkeeping);
+  }
+  return random_seed_;
+}
+
+}  // namespace agbudget

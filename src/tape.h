@@ -1,0 +1,151 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "matrix.h"
+#include "timeline.h"
+
+namespace agbudget {
+
+struct Frame;
+struct Tensor;
+using TensorPtr = std::shared_ptr<Tensor>;
+using Tensors = std::vector<TensorPtr>;
+using TensorId = std::int32_t;
+
+// What a backward rule returns: a gradient for each of the node's inputs, empty
+// where R's list has NULL.
+using Gradients = std::vector<Matrix>;
+using BackwardRule = std::function<Gradients(const Matrix& grad_out)>;
+
+// ggmlR's ag_tensor (R/autograd.R), or a plain matrix used as an operand.
+struct Tensor {
+  TensorId id = 0;
+  Matrix data;
+  Matrix gradient;  // $grad
+  bool requires_gradient = false;
+  bool is_parameter = false;
+  bool is_tensor = true;
+  int layer = 0;                 // of a parameter
+  std::shared_ptr<Frame> frame;  // the environment of $grad_fn
+  BlockRef environment;
+
+  const Shape& shape() const { return data.shape; }
+};
+
+// The environment a grad_fn closes over: everything the operation's call had
+// bound, not only what its backward rule reads. It holds the result's matrix but
+// not its tensor, whose $grad_fn holds the frame: counted references would never
+// fall around that cycle, R's collector does not mind it. A rule captures
+// matrices only, never tensors.
+struct Frame {
+  Tensors operands;
+  std::vector<Matrix> locals;
+  BackwardRule backward;
+
+  Frame() = default;
+  Frame(const Frame&) = delete;
+  Frame& operator=(const Frame&) = delete;
+  // A graph is a chain as long as the model is deep: releasing it by nested
+  // destructors would exhaust the stack.
+  ~Frame();
+};
+
+// One entry of .ag_tape$nodes.
+struct Node {
+  TensorId output;
+  std::shared_ptr<Frame> frame;
+  Tensors inputs;
+  const char* op;  // what ag_record() was told; nullptr where it was not
+  std::vector<Matrix> fields;
+  const char* operation;  // the function that recorded it
+  int layer;
+  BlockRef cells;
+};
+
+// The gradients of one backward pass, by tensor: the environment that backward()
+// returns.
+struct GradientTable {
+  std::unordered_map<TensorId, Matrix> values;
+  BlockRef table;
+};
+
+// ggmlR's engine: makes tensors, records operations, walks the tape.
+class Engine {
+ public:
+  Engine(Heap& heap, Timeline& timeline) : heap_(heap), timeline_(timeline) {}
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  Heap& heap() { return heap_; }
+  Timeline& timeline() { return timeline_; }
+
+  // Fresh values, temporaries until something keeps them.
+  Matrix real(Shape shape);
+  Matrix logical(Shape shape);
+  Matrix integers(Extent length);
+  Matrix reals(Extent length);
+
+  // The layer and operation that the next allocations belong to.
+  void set_layer(int layer) { layer_ = layer; }
+  int layer() const { return layer_; }
+  void begin(const char* operation);
+
+  TensorPtr tensor(Matrix data, Component owner = Component::activations);
+  // A tensor for an operation's result: requires a gradient if an operand does.
+  TensorPtr result(Matrix data, std::initializer_list<const Tensor*> operands);
+
+  // ag_record(): `locals` is what the frame has bound besides its operands. `owner`
+  // labels those that nothing else owns yet.
+  void record(const TensorPtr& output, const char* op, Tensors inputs,
+              std::vector<Matrix> locals, std::vector<Matrix> fields,
+              BackwardRule backward);
+  // Records whatever the inputs are, as ag_checkpoint() does.
+  void record_always(const TensorPtr& output, const char* op, Tensors inputs,
+                     std::vector<Matrix> fields);
+  bool recording(const Tensor& operand) const {
+    return enabled_ && operand.requires_gradient;
+  }
+
+  bool enabled() const { return enabled_; }
+  void set_enabled(bool enabled) { enabled_ = enabled; }
+  std::vector<Node>& nodes() { return nodes_; }
+  std::vector<Node> exchange_nodes(std::vector<Node> nodes);
+  void clear_tape();
+
+  // backward(): the gradients of every tensor below `loss`, left in each $grad.
+  GradientTable backward(const TensorPtr& loss);
+  // The walk itself, shared with the replay of a checkpoint.
+  GradientTable walk(TensorId seed, Matrix seed_gradient,
+                     const std::vector<Node>& nodes);
+  // What backward() and optimizers do where a gradient is already there.
+  void accumulate(Tensor& tensor, const Matrix& gradient);
+
+  // .Random.seed: R makes a new vector whenever a draw has used the old one.
+  void draw_random_numbers();
+  Matrix random_seed();
+  void set_random_seed(Matrix seed) { random_seed_ = std::move(seed); }
+
+ private:
+  void keep(const Matrix& matrix);
+  void append(Node node);
+  void resize_tape_list(std::size_t length);
+  void grow_table(GradientTable& gradients);
+
+  Heap& heap_;
+  Timeline& timeline_;
+  std::vector<Node> nodes_;
+  BlockRef tape_list_;
+  Matrix random_seed_;
+  TensorId next_id_ = 1;
+  int layer_ = 0;
+  const char* operation_ = "";
+  bool enabled_ = false;
+};
+
+}  // namespace agbudget

@@ -1,0 +1,28 @@
+#include "timeline.h"
+
+#include <algorithm>
+
+namespace agbudget {
+
+void Timeline::start(int layer, const char* operation) {
+  finish();
+  layer_ = layer;
+  operation_ = operation;
+  heap_.mark();
+}
+
+void Timeline::finish() {
+  if (operation_ == nullptr) return;
+  events_.push_back(
+      {step_, phase_, layer_, operation_, heap_.peak(), heap_.peak_by_component()});
+  operation_ = nullptr;
+}
+
+std::size_t Timeline::highest() const {
+  const auto found =
+      std::max_element(events_.begin(), events_.end(),
+                       [](const Event& a, const Event& b) { return a.live < b.live; });
+  return static_cast<std::size_t>(found - events_.begin());
+}
+
+}  // namespace agbudget

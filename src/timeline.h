@@ -1,0 +1,49 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "heap.h"
+
+namespace agbudget {
+
+enum class Phase : std::uint8_t { setup, forward, backward, step };
+
+// The highest live bytes while one operation ran, and who owned them.
+struct Event {
+  int step;
+  Phase phase;
+  int layer;
+  const char* operation;  // a literal
+  Bytes live;
+  ComponentBytes components;
+};
+
+// Cuts the heap's history into events. Starting one ends the one before, so every
+// allocation belongs to exactly one event.
+class Timeline {
+ public:
+  explicit Timeline(Heap& heap) : heap_(heap) {}
+
+  void enter(int step, Phase phase) {
+    finish();
+    step_ = step;
+    phase_ = phase;
+  }
+  void start(int layer, const char* operation);
+  void finish();
+
+  const std::vector<Event>& events() const { return events_; }
+  // Index of the first event that reaches the highest live bytes.
+  std::size_t highest() const;
+
+ private:
+  Heap& heap_;
+  int step_ = 0;
+  Phase phase_ = Phase::setup;
+  int layer_ = 0;
+  const char* operation_ = nullptr;
+  std::vector<Event> events_;
+};
+
+}  // namespace agbudget

@@ -1,0 +1,116 @@
+#include "training_step.h"
+
+#include "bookkeeping.h"
+#include "interpreter.h"
+#include "operations.h"
+
+namespace agbudget {
+
+namespace {
+
+class Trainer {
+ public:
+  Trainer(const Program& program, const TrainingPlan& plan)
+      : program_(program),
+        plan_(plan),
+        timeline_(heap_),
+        engine_(heap_, timeline_),
+        interpreter_(program, engine_) {}
+
+  TrainingRecord run() {
+    interpreter_.build();
+    engine_.set_layer(0);
+    Optimizer optimizer(engine_, plan_.optimizer, interpreter_.parameters(),
+                        plan_.accumulate_steps);
+    make_batch();
+    const int steps = plan_.updates * plan_.accumulate_steps;
+    for (int step = 1; step <= steps; ++step) run_step(optimizer, step);
+    timeline_.finish();
+
+    TrainingRecord record;
+    record.peak_event = timeline_.highest();
+    record.events = timeline_.events();
+    record.tape = std::move(tape_);
+    return record;
+  }
+
+ private:
+  void make_batch() {
+    engine_.begin("batch");
+    Matrix x;
+    if (plan_.input_is_indices) {
+      // matrix(sample.int(...) - 1, 1, n)
+      const Matrix drawn = engine_.integers(plan_.input.length());
+      const Matrix indices = engine_.reals(plan_.input.length());
+      x = engine_.real(plan_.input);
+    } else {
+      const Matrix drawn = engine_.reals(plan_.input.length());
+      x = engine_.real(plan_.input);
+    }
+    batch_ = engine_.tensor(x, Component::batch);
+    target_ = std::make_shared<Tensor>();
+    target_->is_tensor = false;
+    target_->data = engine_.real(program_.value(program_.output()).shape);
+    heap_.claim(target_->data.block, Component::batch);
+  }
+
+  TensorPtr loss_of(const TensorPtr& out) {
+    engine_.set_layer(0);
+    switch (plan_.loss) {
+      case LossKind::mse:
+        return mse_loss(engine_, out, target_);
+      case LossKind::cross_entropy:
+        return cross_entropy_loss(engine_, out, target_);
+      case LossKind::softmax_cross_entropy:
+        return softmax_cross_entropy_loss(engine_, out, target_);
+    }
+    return nullptr;
+  }
+
+  void run_step(Optimizer& optimizer, int step) {
+    timeline_.enter(step, Phase::forward);
+    engine_.clear_tape();
+    engine_.set_enabled(true);
+    // Each assignment lets the previous step's value go, not earlier.
+    out_ = interpreter_.forward(batch_);
+    loss_ = loss_of(out_);
+    if (plan_.loop == Loop::released) out_.reset();
+    engine_.set_enabled(false);
+
+    timeline_.enter(step, Phase::backward);
+    engine_.set_layer(0);
+    engine_.begin("backward");
+    gradients_ = engine_.backward(loss_);
+    if (step == 1) tape_ = report_tape(engine_.nodes(), program_.layers().size());
+
+    timeline_.enter(step, Phase::step);
+    engine_.set_layer(0);
+    const bool accumulates = plan_.accumulate_steps > 1;
+    if (optimizer.step(accumulates ? nullptr : &gradients_)) optimizer.zero_grad();
+    if (plan_.loop == Loop::released) {
+      gradients_ = GradientTable();
+      loss_.reset();
+    }
+  }
+
+  const Program& program_;
+  const TrainingPlan& plan_;
+  Heap heap_;
+  Timeline timeline_;
+  Engine engine_;
+  Interpreter interpreter_;
+  TensorPtr batch_;
+  TensorPtr target_;
+  TensorPtr out_;
+  TensorPtr loss_;
+  GradientTable gradients_;
+  TapeReport tape_;
+};
+
+}  // namespace
+
+TrainingRecord run_training(const Program& program, const TrainingPlan& plan) {
+  return Trainer(program, plan).run();
+}
+
+}  // namespace agbudget
