@@ -9,6 +9,10 @@ program_fork <- function(program) {
     .Call(`_agbudget_program_fork`, program)
 }
 
+program_is_alive <- function(program) {
+    .Call(`_agbudget_program_is_alive`, program)
+}
+
 program_append <- function(program, operation, operands, attributes) {
     .Call(`_agbudget_program_append`, program, operation, operands, attributes)
 }

@@ -29,6 +29,16 @@ BEGIN_RCPP
     return rcpp_result_gen;
 END_RCPP
 }
+// program_is_alive
+bool program_is_alive(SEXP program);
+RcppExport SEXP _agbudget_program_is_alive(SEXP programSEXP) {
+BEGIN_RCPP
+    Rcpp::RObject rcpp_result_gen;
+    Rcpp::traits::input_parameter< SEXP >::type program(programSEXP);
+    rcpp_result_gen = Rcpp::wrap(program_is_alive(program));
+    return rcpp_result_gen;
+END_RCPP
+}
 // program_append
 SEXP program_append(SEXP program, const std::string& operation, const std::vector<int>& operands, const Rcpp::NumericVector& attributes);
 RcppExport SEXP _agbudget_program_append(SEXP programSEXP, SEXP operationSEXP, SEXP operandsSEXP, SEXP attributesSEXP) {
@@ -136,6 +146,7 @@ END_RCPP
 static const R_CallMethodDef CallEntries[] = {
     {"_agbudget_program_new", (DL_FUNC) &_agbudget_program_new, 0},
     {"_agbudget_program_fork", (DL_FUNC) &_agbudget_program_fork, 1},
+    {"_agbudget_program_is_alive", (DL_FUNC) &_agbudget_program_is_alive, 1},
     {"_agbudget_program_append", (DL_FUNC) &_agbudget_program_append, 4},
     {"_agbudget_program_set_requires_grad", (DL_FUNC) &_agbudget_program_set_requires_grad, 3},
     {"_agbudget_program_begin_layer", (DL_FUNC) &_agbudget_program_begin_layer, 3},

@@ -101,6 +101,10 @@ SEXP program_fork(SEXP program) {
   return ProgramPtr(new agbudget::Program(*ProgramPtr(program)));
 }
 
+// False after an object was saved and loaded: the program is not part of the file.
+// [[Rcpp::export(rng = false)]]
+bool program_is_alive(SEXP program) { return R_ExternalPtrAddr(program) != nullptr; }
+
 // The new value: its id, rows, columns, and whether it requires a gradient.
 // [[Rcpp::export(rng = false)]]
 SEXP program_append(SEXP program, const std::string& operation,
@@ -154,14 +158,16 @@ void program_finish(SEXP program, int output, const std::vector<int>& parameters
 // [[Rcpp::export(rng = false)]]
 Rcpp::List program_layers(SEXP program) {
   const auto& layers = ProgramPtr(program)->layers();
-  Rcpp::CharacterVector label, kind;
-  Rcpp::NumericVector rows, cols, parameters;
-  for (const agbudget::Layer& layer : layers) {
-    label.push_back(layer.label);
-    kind.push_back(layer.kind);
-    rows.push_back(static_cast<double>(layer.output.rows));
-    cols.push_back(static_cast<double>(layer.output.cols));
-    parameters.push_back(static_cast<double>(layer.parameters));
+  const R_xlen_t n = static_cast<R_xlen_t>(layers.size());
+  Rcpp::CharacterVector label(n), kind(n);
+  Rcpp::NumericVector rows(n), cols(n), parameters(n);
+  for (R_xlen_t i = 0; i < n; ++i) {
+    const agbudget::Layer& layer = layers[static_cast<std::size_t>(i)];
+    label[i] = layer.label;
+    kind[i] = layer.kind;
+    rows[i] = static_cast<double>(layer.output.rows);
+    cols[i] = static_cast<double>(layer.output.cols);
+    parameters[i] = static_cast<double>(layer.parameters);
   }
   return Rcpp::List::create(Rcpp::_["label"] = label, Rcpp::_["kind"] = kind,
                             Rcpp::_["rows"] = rows, Rcpp::_["cols"] = cols,

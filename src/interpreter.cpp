@@ -208,6 +208,12 @@ TensorPtr Interpreter::execute(const Instruction& instruction) {
     case Opcode::argmax:
       argmax(engine_, x(0));
       return nullptr;
+    case Opcode::mse_loss:
+      return mse_loss(engine_, x(0), x(1));
+    case Opcode::cross_entropy_loss:
+      return cross_entropy_loss(engine_, x(0), x(1));
+    case Opcode::softmax_cross_entropy_loss:
+      return softmax_cross_entropy_loss(engine_, x(0), x(1));
     case Opcode::linear:
       return linear(engine_, x(0), x(1), x(2), static_cast<Activation>(attributes[0]));
     case Opcode::dropout:

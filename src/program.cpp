@@ -8,7 +8,7 @@ namespace agbudget {
 
 namespace {
 
-constexpr std::array<std::pair<const char*, Opcode>, 36> opcode_names{{
+constexpr std::array<std::pair<const char*, Opcode>, 39> opcode_names{{
     {"parameter", Opcode::parameter},
     {"buffer", Opcode::buffer},
     {"host", Opcode::host},
@@ -37,6 +37,9 @@ constexpr std::array<std::pair<const char*, Opcode>, 36> opcode_names{{
     {"gather", Opcode::gather},
     {"max", Opcode::max},
     {"argmax", Opcode::argmax},
+    {"mse_loss", Opcode::mse_loss},
+    {"cross_entropy_loss", Opcode::cross_entropy_loss},
+    {"softmax_cross_entropy_loss", Opcode::softmax_cross_entropy_loss},
     {"linear", Opcode::linear},
     {"dropout", Opcode::dropout},
     {"batch_norm", Opcode::batch_norm},
@@ -288,6 +291,16 @@ Value Program::infer(Opcode op, const std::vector<ValueId>& operands,
       result.requires_gradient = false;
       result.is_tensor = false;
       result.has_dim = false;
+      break;
+    case Opcode::mse_loss:
+    case Opcode::cross_entropy_loss:
+    case Opcode::softmax_cross_entropy_loss:
+      if (shape(0) != shape(1)) {
+        throw ShapeError("the prediction is " + text(shape(0)) + " and the target is " +
+                         text(shape(1)) + "; they must have the same shape");
+      }
+      result.shape = {1, 1};
+      result.requires_gradient = operand(0).requires_gradient;
       break;
     case Opcode::linear:
       require_rows(shape(0), shape(1).cols);

@@ -42,6 +42,9 @@ enum class Opcode : std::uint8_t {
   gather,
   max,
   argmax,
+  mse_loss,  // prediction, target
+  cross_entropy_loss,
+  softmax_cross_entropy_loss,
   // layers
   linear,      // x, W, b; attribute: activation
   dropout,

@@ -1,0 +1,191 @@
+#' The layers of a model and what each keeps
+#'
+#' Evaluates the code of a ggmlR model once, with shapes in place of values, and
+#' returns an object that [ag_training_budget()] takes in place of the code. Its
+#' print is a table: each layer in the order in which it runs, its output shape, its
+#' parameters, and the bytes that the gradient tape keeps for one more unit of batch.
+#'
+#' @inheritParams ag_training_budget
+#' @return An object of class `ag_architecture`. It belongs to the R session that made
+#'   it. `as.data.frame()` gives the printed table: `layer`, `kind`, `rows` and `cols`
+#'   of the output at a batch of 32, `parameters` (scalars), and `tape_bytes`: what a
+#'   33rd column adds to what the tape keeps for that layer (bytes).
+#' @seealso [ag_training_budget()] for what training it needs.
+#' @export
+#' @examples
+#' ag_architecture(ag_sequential(
+#'   ag_linear(784L, 256L, activation = "relu"),
+#'   ag_batch_norm(256L),
+#'   ag_dropout(0.2),
+#'   ag_linear(256L, 10L)
+#' ))
+ag_architecture <- function(model, input = NULL) {
+  as_architecture(substitute(model), parent.frame(), input)
+}
+
+# Evaluates `code` in the mask over `env`, or takes what it gives where that is an
+# architecture already.
+as_architecture <- function(code, env, input = NULL) {
+  trace <- new_trace()
+  with_trace(trace, {
+    value <- eval(code, new_mask(env))
+    if (inherits(value, "ag_architecture")) {
+      check_alive(value)
+      if (!is.null(input)) value$input <- as_input(input, value$input)
+      return(value)
+    }
+    module <- as_module(trace, value)
+    input <- as_input(input, find_input(trace, module))
+  })
+  structure(
+    list(trace = trace, module = module, input = input, code = code),
+    class = "ag_architecture"
+  )
+}
+
+check_alive <- function(architecture) {
+  if (program_is_alive(architecture$trace$built %||% architecture$trace$program)) {
+    return(invisible(architecture))
+  }
+  stop_agbudget(
+    "stale_architecture", "`model` is an `ag_architecture` of another R session; ",
+    "make it again with ag_architecture()."
+  )
+}
+
+# A model as something with `forward` and `parameters`, however it was written.
+as_module <- function(trace, value) {
+  if (is.function(value)) {
+    made <- trace$tensors[vapply(trace$tensors, inherits, NA, "agbudget_parameter")]
+    return(list(forward = value, parameters = function() made))
+  }
+  is_module <- (is.list(value) || is.environment(value)) && is.function(value$forward)
+  if (!is_module) {
+    stop_agbudget(
+      "bad_model", "`model` must be the code of a model: a layer, an ",
+      "`ag_sequential()`, a list or environment with `forward` and `parameters`, or a ",
+      "function of the batch; found ", describe(value), "."
+    )
+  }
+  if (!is.function(value$parameters) && !is.function(value$params)) {
+    stop_agbudget(
+      "bad_model", "`model` has no function `parameters` (or `params`), so an ",
+      "optimizer would have nothing to train."
+    )
+  }
+  list(forward = value$forward, parameters = function() module_parameters(value))
+}
+
+# The rows of one batch: what the first layer expects, unless the user says.
+find_input <- function(trace, module) {
+  begin_pass(trace)
+  tryCatch(
+    {
+      module$forward(new_probe())
+      list(rows = NULL, indices = FALSE)
+    },
+    agbudget_input_found = function(found) found[c("rows", "indices")]
+  )
+}
+
+as_input <- function(input, found) {
+  rows <- if (is.null(input)) found$rows else check_count(input, "input")
+  if (is.null(rows)) {
+    stop_agbudget(
+      "unknown_input", "`input` must be given: the model's first operation does not ",
+      "say how many rows (features) a batch has."
+    )
+  }
+  list(rows = rows, indices = isTRUE(found$indices))
+}
+
+# One forward pass with a batch of `batch_size` columns; returns the program.
+trace_forward <- function(architecture, batch_size) {
+  trace <- architecture$trace
+  with_trace(trace, {
+    begin_pass(trace)
+    input <- architecture$input
+    attributes <- c(input$rows, batch_size)
+    x <- new_tensor(trace, append_value(trace, "input", integer(), attributes, "input"))
+    output <- architecture$module$forward(x)
+    if (!inherits(output, "agbudget_tensor")) {
+      stop_agbudget(
+        "bad_model", "The model's forward pass must return a tensor, not ",
+        describe(output), "."
+      )
+    }
+    program_end_layer(trace$program, output[["id"]])
+    program_finish(trace$program, output[["id"]], parameter_ids(architecture))
+    trace$program
+  })
+}
+
+parameter_ids <- function(architecture) {
+  parameters <- architecture$module$parameters()
+  ids <- integer(length(parameters))
+  for (i in seq_along(parameters)) {
+    parameter <- parameters[[i]]
+    if (!inherits(parameter, "agbudget_tensor")) {
+      stop_agbudget(
+        "bad_model", "`parameters()` of the model must return a list of parameters; ",
+        "element ", i, " is ", describe(parameter), "."
+      )
+    }
+    ids[[i]] <- parameter[["id"]]
+  }
+  unique(ids)
+}
+
+# The layer table: a row a layer that ran, with the tape's bytes where `tape` is given.
+layer_table <- function(program, tape_bytes) {
+  layers <- program_layers(program)
+  ran <- layers$kind != "model" | layers$parameters > 0 | tape_bytes > 0
+  new_data_frame(list(
+    layer = layers$label[ran], kind = layers$kind[ran],
+    rows = layers$rows[ran], cols = layers$cols[ran],
+    parameters = layers$parameters[ran], tape_bytes = tape_bytes[ran]
+  ))
+}
+
+# data.frame() takes longer than the whole replay of a small model.
+new_data_frame <- function(columns) {
+  structure(
+    columns, class = "data.frame", row.names = .set_row_names(length(columns[[1L]]))
+  )
+}
+
+#' @export
+as.data.frame.ag_architecture <- function(x, ...) {
+  check_alive(x)
+  at <- lapply(c(32, 33), function(batch_size) {
+    program <- trace_forward(x, batch_size)
+    record <- run_program(program, x$input$rows, batch_size, x$input$indices)
+    list(program = program, tape = record$tape$layer_bytes)
+  })
+  layer_table(at[[1L]]$program, at[[2L]]$tape - at[[1L]]$tape)
+}
+
+#' @export
+format.ag_architecture <- function(x, ...) {
+  table <- as.data.frame(x)
+  shown <- data.frame(
+    layer = table$layer, kind = table$kind,
+    output = paste0(count_text(table$rows), " x ", ifelse(table$cols == 32, "batch",
+                                                            count_text(table$cols))),
+    parameters = count_text(table$parameters),
+    `tape per unit of batch` = bytes_text(table$tape_bytes),
+    check.names = FALSE, stringsAsFactors = FALSE
+  )
+  lines <- table_lines(shown, left = c("layer", "kind", "output"))
+  c(
+    paste0("<ag_architecture> ", nrow(table), " layers, ",
+           count_text(sum(table$parameters)), " parameters"),
+    lines
+  )
+}
+
+#' @export
+print.ag_architecture <- function(x, ...) {
+  cat(format(x), sep = "\n")
+  invisible(x)
+}

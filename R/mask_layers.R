@@ -1,0 +1,231 @@
+# ggmlR's layers (R/ag_layers.R, ag_linear() in R/autograd.R) with symbolic
+# parameters. The fields and the closures are ggmlR's: lists and environments with
+# `forward` and `params` or `parameters`.
+
+layer_call <- function(name, ...) {
+  paste0(name, "(", paste(c(...), collapse = ", "), ")")
+}
+
+# What every environment-based layer has.
+new_layer_environment <- function(class, fields) {
+  env <- list2env(fields, parent = emptyenv())
+  env$training <- TRUE
+  class(env) <- c(class, "ag_layer", "agbudget_layer")
+  env
+}
+
+mask_layers <- list()
+
+mask_layers$ag_linear <- function(in_features, out_features, activation = NULL,
+                                  init = "glorot_uniform", gain = 1) {
+  call <- layer_call("ag_linear", in_features, out_features)
+  rows <- check_dimension(out_features, "out_features", call)
+  cols <- check_dimension(in_features, "in_features", call)
+  W <- new_parameter(rows, cols, drawn = TRUE, call)
+  b <- new_parameter(rows, 1, drawn = FALSE, call)
+  # ggmlR takes any other name as no activation.
+  code <- match(activation %||% "none", c("relu", "sigmoid", "tanh", "softmax"), 0L)
+  layer <- new_layer("linear", call)
+  forward <- function(x) {
+    expect_rows(x, cols)
+    in_layer(layer, emit("linear", list(x = x, W = W, b = b), code, call))
+  }
+  structure(
+    list(W = W, b = b, forward = forward, params = function() list(W = W, b = b)),
+    class = "agbudget_layer"
+  )
+}
+
+mask_layers$ag_dropout <- function(rate) {
+  call <- layer_call("ag_dropout", rate)
+  if (!is_number(rate) || rate < 0 || rate >= 1) {
+    stop_agbudget(
+      "bad_argument", "`rate` of `", call, "` must be a number in [0, 1), not ",
+      describe(rate), "."
+    )
+  }
+  layer <- new_layer("dropout", call)
+  env <- new_layer_environment("ag_dropout", list(rate = rate))
+  env$forward <- function(x) {
+    if (!env$training || env$rate == 0 || inherits(x, "agbudget_probe")) return(x)
+    in_layer(layer, emit("dropout", list(x = x), call = call))
+  }
+  env$parameters <- function() list()
+  env
+}
+
+mask_layers$ag_batch_norm <- function(num_features, eps = 1e-5, momentum = 0.1) {
+  call <- layer_call("ag_batch_norm", num_features)
+  rows <- check_dimension(num_features, "num_features", call)
+  layer <- new_layer("batch_norm", call)
+  env <- new_layer_environment("ag_batch_norm", list(
+    gamma = new_parameter(rows, 1, drawn = FALSE, call),
+    beta = new_parameter(rows, 1, drawn = FALSE, call),
+    running_mean = new_buffer(rows, call), running_var = new_buffer(rows, call),
+    num_features = rows, eps = eps, momentum = momentum
+  ))
+  env$forward <- function(x) {
+    expect_rows(x, rows)
+    operands <- list(x = x, gamma = env$gamma, beta = env$beta,
+                     running_mean = env$running_mean, running_var = env$running_var)
+    in_layer(layer, emit("batch_norm", operands, as.numeric(env$training), call))
+  }
+  env$parameters <- function() list(gamma = env$gamma, beta = env$beta)
+  env
+}
+
+# A matrix of one column that the model holds without training it.
+new_buffer <- function(rows, call) {
+  trace <- current_trace(call)
+  value <- append_value(trace, "buffer", integer(), c(rows, 1), call)
+  structure(
+    list(id = as.integer(value[[1L]]), pass = trace$pass, shape = c(rows, 1),
+         has_dim = TRUE, bytes = 8L),
+    class = c("agbudget_matrix", "agbudget_value")
+  )
+}
+
+mask_layers$ag_layer_norm <- function(normalized_shape, eps = 1e-5,
+                                      elementwise_affine = TRUE) {
+  call <- layer_call("ag_layer_norm", normalized_shape)
+  rows <- check_dimension(normalized_shape, "normalized_shape", call)
+  affine <- isTRUE(elementwise_affine)
+  layer <- new_layer("layer_norm", call)
+  env <- new_layer_environment("ag_layer_norm", list(
+    normalized_shape = rows, eps = eps, elementwise_affine = affine,
+    gamma = if (affine) new_parameter(rows, 1, drawn = FALSE, call),
+    beta = if (affine) new_parameter(rows, 1, drawn = FALSE, call)
+  ))
+  env$forward <- function(x) {
+    expect_rows(x, rows)
+    operands <- list(x = x)
+    if (affine) operands <- list(x = x, gamma = env$gamma, beta = env$beta)
+    in_layer(layer, emit("layer_norm", operands, rows, call))
+  }
+  env$parameters <- function() {
+    if (affine) list(gamma = env$gamma, beta = env$beta) else list()
+  }
+  env
+}
+
+mask_layers$ag_embedding <- function(vocab_size, dim) {
+  call <- layer_call("ag_embedding", vocab_size, dim)
+  cols <- check_dimension(vocab_size, "vocab_size", call)
+  rows <- check_dimension(dim, "dim", call)
+  layer <- new_layer("embedding", call)
+  env <- new_layer_environment("ag_embedding", list(
+    weight = new_parameter(rows, cols, drawn = TRUE, call),
+    vocab_size = cols, dim = rows
+  ))
+  env$forward <- function(idx) {
+    expect_rows(idx, 1, indices = TRUE)
+    in_layer(layer, emit("embedding", list(idx = idx, weight = env$weight), call = call))
+  }
+  env$parameters <- function() list(weight = env$weight)
+  env
+}
+
+mask_layers$ag_multihead_attention <- function(d_model, n_heads, dropout = 0,
+                                               bias = TRUE) {
+  call <- layer_call("ag_multihead_attention", d_model, n_heads)
+  d <- check_dimension(d_model, "d_model", call)
+  heads <- check_dimension(n_heads, "n_heads", call)
+  if (d %% heads != 0) {
+    stop_agbudget(
+      "bad_dimension", "`d_model` of `", call, "` must be a multiple of `n_heads`."
+    )
+  }
+  square <- function() new_parameter(d, d, drawn = TRUE, call)
+  layer <- new_layer("attention", call)
+  env <- new_layer_environment("ag_multihead_attention", list(
+    W_q = square(), W_k = square(), W_v = square(), W_o = square(),
+    b_o = if (isTRUE(bias)) new_parameter(d, 1, drawn = FALSE, call),
+    d_model = d, n_heads = heads, dropout = dropout
+  ))
+  env$forward <- function(q, k = q, v = k, causal_mask = FALSE) {
+    for (x in list(q, k, v)) expect_rows(x, d)
+    operands <- list(q = q, k = k, v = v, W_q = env$W_q, W_k = env$W_k,
+                     W_v = env$W_v, W_o = env$W_o)
+    if (!is.null(env$b_o)) operands$b_o <- env$b_o
+    options <- c(heads, env$training && env$dropout > 0, isTRUE(causal_mask))
+    in_layer(layer, emit("attention", operands, options, call))
+  }
+  env$parameters <- function() {
+    parameters <- list(W_q = env$W_q, W_k = env$W_k, W_v = env$W_v, W_o = env$W_o)
+    if (!is.null(env$b_o)) parameters$b_o <- env$b_o
+    parameters
+  }
+  env
+}
+
+mask_layers$ag_sequential <- function(...) {
+  layers <- list(...)
+  if (length(layers) == 1L && is.list(layers[[1L]]) && !is.environment(layers[[1L]])) {
+    if (inherits(layers[[1L]], "agbudget_layer")) {
+      stop_agbudget(
+        "bad_model", "`ag_sequential()` with a single `ag_linear()` cannot run in ",
+        "ggmlR: it takes that layer's list for a list of layers. Use the layer ",
+        "itself, or `ag_sequential(list(layer))`."
+      )
+    }
+    layers <- layers[[1L]]
+  }
+  modules <- lapply(layers, function(layer) {
+    if (inherits(layer, "agbudget_layer")) layer else new_layer("module", "module")
+  })
+  env <- new_layer_environment("ag_sequential", list(layers = layers))
+  env$forward <- function(x) {
+    for (i in seq_along(env$layers)) x <- run_module(env$layers[[i]], modules[[i]], x)
+    x
+  }
+  env$parameters <- function() {
+    parameters <- list()
+    for (i in seq_along(env$layers)) {
+      own <- module_parameters(env$layers[[i]])
+      # ggmlR collects by name, so it never sees a parameter without one.
+      own <- own[nzchar(names(own) %||% character(length(own)))]
+      if (length(own) > 0L) names(own) <- paste0("layer", i, "_", names(own))
+      parameters[[i]] <- own
+    }
+    unlist(parameters, recursive = FALSE)
+  }
+  env
+}
+
+# Runs a layer of the user's own as a layer of its own in tables and messages.
+run_module <- function(layer, module, x) {
+  if (inherits(layer, "agbudget_layer")) return(layer$forward(x))
+  if (!is.function(layer$forward)) {
+    stop_agbudget(
+      "bad_model", "Each layer of `ag_sequential()` must have a function `forward`; ",
+      "found ", describe(layer), "."
+    )
+  }
+  if (inherits(x, "agbudget_probe")) return(layer$forward(x))
+  in_layer(module, layer$forward(x))
+}
+
+# A layer's parameters as ggmlR's .layer_params() finds them.
+module_parameters <- function(layer) {
+  if (is.environment(layer) && is.function(layer$parameters)) return(layer$parameters())
+  if (is.list(layer) && is.function(layer[["params"]])) return(layer[["params"]]())
+  if (is.list(layer) && is.function(layer[["parameters"]])) {
+    return(layer[["parameters"]]())
+  }
+  list()
+}
+
+set_training <- function(model, training) {
+  if (is.environment(model)) {
+    model$training <- training
+    if (inherits(model, "ag_sequential")) {
+      for (layer in model$layers) {
+        if (is.environment(layer) && !is.null(layer$training)) layer$training <- training
+      }
+    }
+  }
+  invisible(model)
+}
+
+mask_layers$ag_train <- function(model) set_training(model, TRUE)
+mask_layers$ag_eval <- function(model) set_training(model, FALSE)

@@ -1,0 +1,140 @@
+# R vectors and matrices without values: what `matrix(rnorm(n), r, c)` and the like
+# give inside a model's code, so that initial weights are never drawn. Arithmetic
+# keeps track of shapes; asking for a value is an error.
+
+new_symbolic <- function(shape, has_dim, sources = list(), bytes = 8L) {
+  trace <- current_trace("matrix()")
+  ids <- vapply(Filter(is_symbolic, sources), function(x) x[["id"]], 0)
+  value <- append_value(
+    trace, "host", as.integer(ids), c(shape, bytes, has_dim), "matrix()"
+  )
+  structure(
+    list(id = as.integer(value[[1L]]), pass = trace$pass, shape = shape,
+         has_dim = has_dim, bytes = bytes),
+    class = c("agbudget_matrix", "agbudget_value")
+  )
+}
+
+is_symbolic <- function(x) inherits(x, "agbudget_matrix")
+
+symbolic_vector <- function(n, bytes = 8L) {
+  if (length(n) != 1L) n <- length(n)
+  new_symbolic(c(check_count(n, "n", min = 0, max = Inf), 1), FALSE, bytes = bytes)
+}
+
+# The value of a tensor: a matrix of its shape.
+symbolic_data <- function(tensor) {
+  structure(
+    list(id = tensor[["id"]], pass = tensor[["pass"]], has_dim = TRUE, bytes = 8L,
+         shape = c(tensor[["rows"]], tensor[["cols"]])),
+    class = c("agbudget_matrix", "agbudget_value")
+  )
+}
+
+# A real matrix or vector becomes a constant of the program where it is used.
+host_id <- function(trace, x, call) {
+  shape <- if (is.matrix(x)) dim(x) else c(length(x), 1)
+  bytes <- if (is.double(x)) 8L else 4L
+  attributes <- c(shape, bytes, is.matrix(x))
+  as.integer(append_value(trace, "host", integer(), attributes, call)[[1L]])
+}
+
+value_length <- function(x) if (is_symbolic(x)) prod(x[["shape"]]) else length(x)
+
+#' @export
+dim.agbudget_matrix <- function(x) if (x[["has_dim"]]) x[["shape"]]
+
+#' @export
+length.agbudget_matrix <- function(x) prod(x[["shape"]])
+
+#' @export
+t.agbudget_matrix <- function(x) new_symbolic(rev(x[["shape"]]), TRUE, list(x))
+
+#' @export
+rep.agbudget_matrix <- function(x, ..., times = 1L, each = 1L, length.out = NULL) {
+  n <- length.out %||% (value_length(x) * each * times)
+  new_symbolic(c(n, 1), FALSE, list(x))
+}
+
+#' @export
+Ops.agbudget_matrix <- function(e1, e2) {
+  operands <- if (missing(e2)) list(e1) else list(e1, e2)
+  longest <- operands[[which.max(vapply(operands, value_length, 0))]]
+  shaped <- Filter(function(x) !is.null(dim(x)), operands)
+  shape <- if (length(shaped) > 0L) dim(shaped[[1L]]) else c(value_length(longest), 1)
+  logical <- .Generic %in% c("==", "!=", "<", ">", "<=", ">=", "&", "|", "!")
+  new_symbolic(shape, length(shaped) > 0L, operands, if (logical) 4L else 8L)
+}
+
+#' @export
+Math.agbudget_matrix <- function(x, ...) {
+  new_symbolic(x[["shape"]], x[["has_dim"]], list(x))
+}
+
+#' @export
+Summary.agbudget_matrix <- function(..., na.rm = FALSE) {
+  no_values(paste0(.Generic, "()"))
+}
+
+#' @export
+`[.agbudget_matrix` <- function(x, i, j, ..., drop = TRUE) {
+  extent <- function(index, full) {
+    if (is_symbolic(index)) return(value_length(index))
+    if (is.logical(index)) return(sum(rep_len(index, full)))
+    if (any(index < 0)) full - length(unique(index)) else length(index)
+  }
+  if (nargs() - !missing(drop) == 2L) {
+    n <- if (missing(i)) value_length(x) else extent(i, value_length(x))
+    return(new_symbolic(c(n, 1), FALSE, list(x)))
+  }
+  shape <- x[["shape"]]
+  if (!missing(i)) shape[[1L]] <- extent(i, shape[[1L]])
+  if (!missing(j)) shape[[2L]] <- extent(j, shape[[2L]])
+  keeps <- !drop || all(shape != 1)
+  new_symbolic(if (keeps) shape else c(prod(shape), 1), keeps, list(x))
+}
+
+#' @export
+`[<-.agbudget_matrix` <- function(x, ..., value) x
+
+#' @export
+`[[.agbudget_matrix` <- function(x, i, ...) {
+  if (is.character(i)) unclass(x)[[i]] else no_values("[[")
+}
+
+#' @export
+as.matrix.agbudget_matrix <- function(x, ...) {
+  if (x[["has_dim"]]) x else new_symbolic(x[["shape"]], TRUE, list(x))
+}
+
+#' @export
+as.vector.agbudget_matrix <- function(x, mode = "any") {
+  if (!mode %in% c("any", "numeric", "double")) no_values("as.vector()")
+  new_symbolic(c(value_length(x), 1), FALSE, list(x))
+}
+
+#' @export
+as.double.agbudget_matrix <- function(x, ...) as.vector.agbudget_matrix(x)
+
+#' @export
+as.integer.agbudget_matrix <- function(x, ...) {
+  new_symbolic(c(value_length(x), 1), FALSE, list(x), bytes = 4L)
+}
+
+#' @export
+as.logical.agbudget_matrix <- function(x, ...) no_values("as.logical()")
+
+#' @export
+as.character.agbudget_matrix <- function(x, ...) no_values("as.character()")
+
+#' @export
+format.agbudget_matrix <- function(x, ...) {
+  shape <- if (x[["has_dim"]]) shape_text(x[["shape"]]) else count_text(value_length(x))
+  paste0("<symbolic ", if (x[["has_dim"]]) "matrix" else "vector", ": ", shape, ">")
+}
+
+#' @export
+print.agbudget_matrix <- function(x, ...) {
+  cat(format(x), "\n", sep = "")
+  invisible(x)
+}

@@ -1,0 +1,42 @@
+# Words for messages and tables.
+
+`%||%` <- function(a, b) if (is.null(a)) b else a
+
+shape_text <- function(shape) paste(count_text(shape), collapse = " x ")
+
+# Whole numbers with a thousands separator, whatever the session's options.
+count_text <- function(x) {
+  trimws(formatC(x, format = "f", digits = 0L, big.mark = ",", decimal.mark = "."))
+}
+
+# Bytes as base R writes them in binary units: KiB, MiB, GiB.
+bytes_text <- function(bytes) {
+  vapply(bytes, function(b) {
+    text <- format(structure(abs(b), class = "object_size"), units = "auto",
+                   standard = "IEC", digits = 1L)
+    if (b < 0) paste0("-", text) else text
+  }, "")
+}
+
+# A short description of a value for an error message.
+describe <- function(x) {
+  if (is.null(x)) return("`NULL`")
+  if (is.function(x)) return("a function")
+  if (is.environment(x)) {
+    return(paste0("an environment of class ", paste(class(x), collapse = "/")))
+  }
+  if (is.object(x)) return(paste0("an object of class ", paste(class(x), collapse = "/")))
+  if (is.list(x)) return(paste0("a list of length ", length(x)))
+  if (!is.atomic(x)) return(paste0("a ", typeof(x)))
+  if (length(x) == 0L) return(paste0("an empty ", typeof(x), " vector"))
+  if (length(x) == 1L) {
+    if (is.character(x) && !is.na(x)) return(paste0("\"", x, "\""))
+    return(paste0("`", format(x, digits = 15L), "`"))
+  }
+  kind <- if (is.matrix(x)) {
+    paste0(shape_text(dim(x)), " ", typeof(x), " matrix")
+  } else {
+    paste0(typeof(x), " vector of length ", length(x))
+  }
+  paste0("a", if (grepl("^[aeiou]", kind)) "n", " ", kind)
+}

@@ -1,0 +1,272 @@
+# A trace records what one evaluation of a model's code does. The model's code
+# calls ggmlR's functions by name; here those names are bound to functions that
+# append an instruction to a program in the core and answer with a symbolic tensor.
+#
+# A trace first builds the model (pass 0), then makes any number of forward passes,
+# each on a copy of the program that building left.
+
+the <- new.env(parent = emptyenv())
+the$trace <- NULL
+
+new_trace <- function() {
+  trace <- new.env(parent = emptyenv())
+  trace$program <- program_new()
+  trace$built <- NULL
+  trace$pass <- 0L
+  trace$tensors <- list()
+  trace$labels <- list()
+  trace$path <- list()
+  trace
+}
+
+# Evaluates `code` with `trace` as the one that operations append to. The user's
+# code may draw random numbers of its own; the stream is left as it was.
+with_trace <- function(trace, code) {
+  outer <- the$trace
+  seed <- globalenv()[[".Random.seed"]]
+  on.exit({
+    the$trace <- outer
+    if (is.null(seed)) {
+      suppressWarnings(rm(".Random.seed", envir = globalenv()))
+    } else {
+      assign(".Random.seed", seed, envir = globalenv())
+    }
+  })
+  the$trace <- trace
+  force(code)
+}
+
+current_trace <- function(caller) {
+  trace <- the$trace
+  if (is.null(trace)) {
+    stop_agbudget(
+      "no_values", "`", caller, "` was called on a symbolic model outside ",
+      "ag_training_budget() or ag_architecture(); it has shapes but no values."
+    )
+  }
+  trace
+}
+
+# Starts a forward pass on a copy of the built program.
+begin_pass <- function(trace) {
+  if (is.null(trace$built)) trace$built <- trace$program
+  trace$pass <- trace$pass + 1L
+  trace$program <- program_fork(trace$built)
+  trace$labels <- list()
+  trace$path <- list()
+  if (length(trace$tensors) > 0L) {
+    program_set_requires_grad(
+      trace$program,
+      vapply(trace$tensors, function(tensor) tensor[["id"]], 0),
+      vapply(trace$tensors, function(tensor) isTRUE(tensor[["requires_grad"]]), NA)
+    )
+  }
+  program_begin_forward(trace$program)
+}
+
+# Appends an instruction and returns the new value: id, rows, columns, and whether
+# it requires a gradient. `call` is what to name in a message about shapes.
+append_value <- function(trace, operation, operands, attributes, call) {
+  value <- program_append(trace$program, operation, operands, attributes)
+  if (is.character(value)) stop_from_core(value, trace, call)
+  value
+}
+
+stop_from_core <- function(failure, trace, call) {
+  kind <- attr(failure, "kind")
+  if (identical(kind, "too_large")) {
+    stop_agbudget(
+      "too_large", "The model is too large for exact byte counts: ", failure,
+      " at `", call, "`."
+    )
+  }
+  where <- ""
+  if (length(trace$path) > 0L) {
+    where <- paste0(" (layer ", trace$path[[length(trace$path)]]$label, ")")
+  }
+  colon <- if (startsWith(failure, "expects")) " " else ": "
+  stop_agbudget(kind, "`", call, "`", where, colon, failure, ".")
+}
+
+# Operations ------------------------------------------------------------------
+
+# Appends an operation of ggmlR's on tensors or matrices and returns its result.
+emit <- function(operation, operands, attributes = numeric(),
+                 call = paste0("ag_", operation, "()")) {
+  trace <- current_trace(call)
+  ids <- integer(length(operands))
+  for (i in seq_along(operands)) {
+    ids[[i]] <- operand_id(trace, operands[[i]], names(operands)[[i]], call)
+  }
+  new_tensor(trace, append_value(trace, operation, ids, attributes, call))
+}
+
+operand_id <- function(trace, x, argument, call) {
+  if (inherits(x, "agbudget_value")) {
+    check_pass(trace, x, call)
+    return(x[["id"]])
+  }
+  if (inherits(x, "agbudget_probe")) probe_failed(x)
+  if (is.numeric(x) || is.logical(x)) return(host_id(trace, x, call))
+  if (is_live_tensor(x)) return(live_tensor_id(trace, x))
+  stop_agbudget(
+    "bad_operand", "`", argument, "` of `", call, "` must be a tensor or a numeric ",
+    "matrix, not ", describe(x), "."
+  )
+}
+
+# A value of one forward pass means nothing in another.
+check_pass <- function(trace, x, call) {
+  pass <- x[["pass"]]
+  if (pass != 0L && pass != trace$pass) {
+    stop_agbudget(
+      "stale_tensor", "`", call, "` got a tensor that was made in another ",
+      "forward pass; a model must not keep tensors from one pass to the next."
+    )
+  }
+}
+
+# Symbolic tensors --------------------------------------------------------------
+
+# Reference semantics as in ggmlR: `p$requires_grad <- FALSE` freezes a parameter
+# wherever it is used.
+new_tensor <- function(trace, value, class = NULL) {
+  tensor <- new.env(hash = FALSE, parent = emptyenv())
+  tensor$id <- value[[1L]]
+  tensor$rows <- value[[2L]]
+  tensor$cols <- value[[3L]]
+  tensor$requires_grad <- value[[4L]] != 0
+  tensor$pass <- trace$pass
+  class(tensor) <- c(class, "agbudget_tensor", "agbudget_value", "ag_tensor")
+  if (trace$pass == 0L) trace$tensors[[length(trace$tensors) + 1L]] <- tensor
+  tensor
+}
+
+new_parameter <- function(rows, cols, drawn, call) {
+  trace <- current_trace(call)
+  value <- append_value(trace, "parameter", integer(), c(rows, cols, drawn), call)
+  new_tensor(trace, value, "agbudget_parameter")
+}
+
+no_values <- function(what) {
+  stop_agbudget(
+    "no_values", what, " asks for values, but a symbolic tensor has a shape only: ",
+    "nothing is computed while a memory budget is made."
+  )
+}
+
+#' @export
+dim.agbudget_tensor <- function(x) c(x[["rows"]], x[["cols"]])
+
+#' @export
+length.agbudget_tensor <- function(x) x[["rows"]] * x[["cols"]]
+
+#' @export
+`$.agbudget_tensor` <- function(x, name) {
+  switch(name,
+    data = symbolic_data(x),
+    grad = ,
+    grad_fn = NULL,
+    device = "cpu",
+    dtype = "f32",
+    x[[name]]
+  )
+}
+
+#' @export
+format.agbudget_tensor <- function(x, ...) {
+  kind <- if (inherits(x, "agbudget_parameter")) "parameter" else "tensor"
+  paste0("<symbolic ", kind, ": ", shape_text(dim(x)), ">")
+}
+
+#' @export
+print.agbudget_tensor <- function(x, ...) {
+  cat(format(x), "\n", sep = "")
+  invisible(x)
+}
+
+#' @export
+as.matrix.agbudget_tensor <- function(x, ...) no_values("as.matrix()")
+
+#' @export
+as.double.agbudget_tensor <- function(x, ...) no_values("as.numeric()")
+
+#' @export
+as.integer.agbudget_tensor <- function(x, ...) no_values("as.integer()")
+
+#' @export
+as.vector.agbudget_tensor <- function(x, mode = "any") no_values("as.vector()")
+
+#' @export
+Ops.agbudget_tensor <- function(e1, e2) {
+  stop_agbudget(
+    "no_values", "`", .Generic, "` does not work on tensors; use an operation such ",
+    "as ag_add(), ag_sub(), ag_mul() or ag_scale()."
+  )
+}
+
+#' @export
+Math.agbudget_tensor <- function(x, ...) no_values(paste0(.Generic, "()"))
+
+#' @export
+Summary.agbudget_tensor <- function(..., na.rm = FALSE) {
+  no_values(paste0(.Generic, "()"))
+}
+
+# Layers ------------------------------------------------------------------------
+
+# What a layer is called in messages and tables: its kind and a number, given when
+# it first runs in a pass. A layer that runs again keeps its name.
+new_layer <- function(kind, call) {
+  layer <- new.env(hash = FALSE, parent = emptyenv())
+  layer$kind <- kind
+  layer$call <- call
+  layer$pass <- -1L
+  layer
+}
+
+# Runs `code`, which returns a tensor, as part of `layer`.
+in_layer <- function(layer, code) {
+  trace <- current_trace(layer$call)
+  if (layer$pass != trace$pass) {
+    count <- (trace$labels[[layer$kind]] %||% 0L) + 1L
+    trace$labels[[layer$kind]] <- count
+    layer$pass <- trace$pass
+    layer$label <- paste0(layer$kind, "_", count)
+    layer$index <- program_begin_layer(trace$program, layer$label, layer$call)
+  } else {
+    program_resume_layer(trace$program, layer$index)
+  }
+  depth <- length(trace$path)
+  trace$path[[depth + 1L]] <- layer
+  result <- force(code)
+  trace$path[[depth + 1L]] <- NULL
+  if (inherits(result, "agbudget_tensor")) {
+    program_end_layer(trace$program, result[["id"]])
+  } else if (!inherits(result, "agbudget_probe")) {
+    stop_agbudget(
+      "bad_model", "The forward pass of layer ", layer$label, " must return a ",
+      "tensor, not ", describe(result), "."
+    )
+  }
+  result
+}
+
+# The probe ---------------------------------------------------------------------
+
+# Stands for a batch whose rows are not known yet. The first layer that expects a
+# number of rows ends the probing with it; operations that keep the shape pass it on.
+new_probe <- function() structure(list(), class = "agbudget_probe")
+
+probe_found <- function(rows, indices = FALSE) {
+  stop(structure(
+    class = c("agbudget_input_found", "condition"),
+    list(message = "", call = NULL, rows = rows, indices = indices)
+  ))
+}
+
+probe_failed <- function(probe) probe_found(NULL)
+
+expect_rows <- function(x, rows, indices = FALSE) {
+  if (inherits(x, "agbudget_probe")) probe_found(rows, indices)
+}

@@ -1,0 +1,310 @@
+#' The memory that training a model needs
+#'
+#' Runs one training step of a ggmlR model's own code on matrices that have shapes but
+#' no values, in a heap that only counts, and reports the smallest vector heap in which
+#' ggmlR can train it. Nothing is allocated, and ggmlR need not be installed: a model of
+#' 10^12 parameters is answered as fast as a small one.
+#'
+#' @param model The model's code, as it is written for ggmlR: an `ag_sequential()`, a
+#'   layer, a list or environment with `forward` and `parameters` (or `params`), or a
+#'   function of the batch. It is evaluated with ggmlR's constructors, operations,
+#'   `ag_param()` and `ag_tensor()` bound to symbolic ones, in a mask over the caller's
+#'   environment. Or an [ag_architecture()].
+#' @param batch_size Columns of one batch (for attention: the length of the sequence).
+#' @param optimizer `"adam"` is ggmlR's `optimizer_adam()`, `"sgd"` is
+#'   `optimizer_sgd(momentum = 0.9)`, `"sgd_plain"` is `optimizer_sgd()`. The last
+#'   allocates its velocity too, though it never uses it.
+#' @param loss The loss that is put on the model's output: `ag_mse_loss()`,
+#'   `ag_cross_entropy_loss()` or `ag_softmax_cross_entropy_loss()`, with a target
+#'   matrix of the output's shape.
+#' @param input Rows of one batch (features). Found from the first layer where that is
+#'   clear (linear, batch norm, layer norm, attention, or a matrix product with the
+#'   batch on its right); an embedding takes indices, one row.
+#' @param loop `"retained"` is the loop that ggmlR documents, which leaves `out`, `loss`
+#'   and `grads` bound while the next step runs; `"released"` does each step inside a
+#'   function that leaves nothing bound.
+#' @param accumulate_steps Micro-batches to accumulate before an update, as in ggmlR's
+#'   optimizers. Above 1 the loop calls `opt$step()` without an argument and
+#'   `opt$zero_grad()` only after an update.
+#'
+#' @return An object of class `ag_training_budget`, a list of
+#' \describe{
+#'   \item{`heap_bytes`}{the smallest vector heap (what `R_MAX_VSIZE` bounds), above an
+#'     idle R, in which ggmlR can train this model with this batch: the peak over
+#'     building the model and three updates (bytes).}
+#'   \item{`components`}{named bytes at that peak: `batch_and_targets`, `weights`,
+#'     `superseded_weights`, `gradients`, `optimizer_state`, `activations`,
+#'     `activation_gradients`, `temporaries`, and R's own `bookkeeping`. They add up to
+#'     `heap_bytes`.}
+#'   \item{`peak`}{where it is: `phase` (`"setup"`, `"forward"`, `"backward"` or
+#'     `"step"`), `step`, `operation` and `layer`.}
+#'   \item{`timeline`}{a data frame with a row an operation: `step`, `phase`, `layer`,
+#'     `operation`, `live_bytes` (the highest while it ran), and the components then.}
+#'   \item{`layers`}{a data frame with a row a layer: `layer`, `kind`, `rows` and `cols`
+#'     of its output, `parameters` (scalars) and `tape_bytes`.}
+#'   \item{`tape`}{what ggmlR's `ag_tape_memory()` would report between `backward()` and
+#'     the optimizer's step: `nodes`, `bytes_total`, `bytes_snapshots` (activations),
+#'     `bytes_fields`, `bytes_inputs` (operands) and `by_op`, in bytes of
+#'     `object.size()`.}
+#'   \item{`other_loop_bytes`}{`heap_bytes` of the other loop.}
+#' }
+#' and of the call's `model` (`layers`, `parameters`), `batch_size`, `input`,
+#' `optimizer`, `loss`, `loop` and `accumulate_steps`.
+#'
+#' @section What is counted:
+#' R's vector heap: the data of every matrix and vector that is reachable at a moment,
+#' and the one being allocated. That includes the batch and the targets, what frames of
+#' ggmlR's operations keep, intermediate gradients, the weights that an optimizer's step
+#' replaced while the tape still holds them, and the hash tables and lists that hold all
+#' of these together.
+#'
+#' Not counted: what an idle R with ggmlR loaded takes itself; cons cells, environments
+#' and closures, which are on R's other heap; and what the collector has not released
+#' yet. An ordinary R process therefore grows past this figure. A model that needs less
+#' than about 2.5 MB is bounded by what R's byte-code compiler takes while it compiles
+#' the training loop, not by the model.
+#'
+#' @section Sources:
+#' The rules mirror ggmlR 0.8.8.1 on the CPU and R 4.2: operations, losses, `backward()`
+#' and optimizers `R/autograd.R`; layers `R/ag_layers.R`; selection `R/ag_select.R`;
+#' checkpoints `R/ag_checkpoint.R`; the tape's report `R/ag_tape_memory.R`. R's sizes
+#' are those of `src/main/memory.c`, its reuse of temporaries that of
+#' `src/main/arithmetic.c`.
+#'
+#' Initial weights are counted as drawn by `runif()`. Other initialisations of
+#' `ag_linear()` may take more for a moment while the model is built.
+#'
+#' @seealso [ag_estimate_training_memory()] for ggmlR's own estimate from shapes alone,
+#'   [ag_architecture()] for the layers of a model.
+#' @export
+#' @examples
+#' ag_training_budget(
+#'   ag_sequential(
+#'     ag_linear(784L, 256L, activation = "relu"),
+#'     ag_batch_norm(256L),
+#'     ag_dropout(0.2),
+#'     ag_linear(256L, 10L)
+#'   ),
+#'   batch_size = 512, optimizer = "adam", loss = "softmax_cross_entropy"
+#' )
+#'
+#' # a model of one's own: a residual block from ggmlR's operations
+#' budget <- ag_training_budget({
+#'   W <- ag_param(matrix(rnorm(64 * 64, sd = 0.1), 64, 64))
+#'   list(
+#'     forward = function(x) ag_add(x, ag_relu(ag_matmul(W, x))),
+#'     parameters = function() list(W = W)
+#'   )
+#' }, batch_size = 256)
+#' budget$heap_bytes
+#' budget$components
+ag_training_budget <- function(model, batch_size = 32L,
+                               optimizer = c("adam", "sgd", "sgd_plain"),
+                               loss = c("mse", "cross_entropy", "softmax_cross_entropy"),
+                               input = NULL, loop = c("retained", "released"),
+                               accumulate_steps = 1L) {
+  optimizer <- check_choice(optimizer, "optimizer", optimizers)
+  loss <- check_choice(loss, "loss", losses)
+  loop <- check_choice(loop, "loop", loops)
+  batch_size <- check_count(batch_size, "batch_size")
+  accumulate_steps <- check_count(accumulate_steps, "accumulate_steps", max = 1000)
+  architecture <- as_architecture(substitute(model), parent.frame(), input)
+  new_budget(architecture, batch_size, optimizer, loss, loop, accumulate_steps)
+}
+
+optimizers <- c("adam", "sgd", "sgd_plain")
+losses <- c("mse", "cross_entropy", "softmax_cross_entropy")
+loops <- c("retained", "released")
+
+component_names <- c(
+  "batch_and_targets", "weights", "superseded_weights", "gradients",
+  "optimizer_state", "activations", "activation_gradients", "temporaries",
+  "bookkeeping"
+)
+
+# Replays a traced program; the core's message becomes an error.
+run_program <- function(program, rows, batch_size, indices, optimizer = "adam",
+                        loss = "mse", loop = "retained", accumulate_steps = 1) {
+  record <- run_training_program(
+    program, rows, batch_size, indices, match(optimizer, optimizers) - 1L,
+    match(loss, losses) - 1L, loop == "retained", as.integer(accumulate_steps)
+  )
+  if (is.character(record)) {
+    stop_agbudget(
+      "too_large", "The model is too large for exact byte counts: ", record, "."
+    )
+  }
+  record
+}
+
+new_budget <- function(architecture, batch_size, optimizer, loss, loop,
+                       accumulate_steps) {
+  program <- trace_forward(architecture, batch_size)
+  input <- architecture$input
+  run <- function(loop) {
+    run_program(program, input$rows, batch_size, input$indices, optimizer, loss, loop,
+                accumulate_steps)
+  }
+  record <- run(loop)
+  other <- run(setdiff(loops, loop))
+  layers <- layer_table(program, record$tape$layer_bytes)
+  timeline <- timeline_frame(record$timeline, program_layers(program)$label)
+  peak <- timeline[record$peak, ]
+  structure(
+    list(
+      heap_bytes = peak$live_bytes,
+      components = unlist(peak[component_names]),
+      peak = as.list(peak[c("phase", "step", "operation", "layer")]),
+      timeline = timeline,
+      layers = layers,
+      tape = tape_report(record$tape),
+      other_loop_bytes = other$timeline$live_bytes[[other$peak]],
+      model = list(layers = nrow(layers), parameters = sum(layers$parameters)),
+      batch_size = batch_size, input = input$rows, optimizer = optimizer, loss = loss,
+      loop = loop, accumulate_steps = accumulate_steps
+    ),
+    class = "ag_training_budget"
+  )
+}
+
+timeline_frame <- function(timeline, labels) {
+  components <- timeline$components
+  columns <- lapply(seq_along(component_names), function(i) components[, i])
+  names(columns) <- component_names
+  new_data_frame(c(
+    list(
+      step = timeline$step, phase = timeline$phase, layer = labels[timeline$layer],
+      operation = timeline$operation, live_bytes = timeline$live_bytes
+    ),
+    columns
+  ))
+}
+
+# ggmlR's names for ag_tape_memory()'s figures.
+tape_report <- function(tape) {
+  order <- order(-tape$op_bytes)
+  list(
+    nodes = tape$nodes,
+    bytes_total = tape$operands + tape$activations + tape$fields,
+    bytes_snapshots = tape$activations,
+    bytes_fields = tape$fields,
+    bytes_inputs = tape$operands,
+    by_op = new_data_frame(list(
+      op = tape$op[order], nodes = tape$op_nodes[order], bytes = tape$op_bytes[order]
+    ))
+  )
+}
+
+# Methods -----------------------------------------------------------------------
+
+component_labels <- c(
+  batch_and_targets = "batch and targets", weights = "weights",
+  superseded_weights = "superseded weights", gradients = "gradients",
+  optimizer_state = "optimizer state", activations = "activations",
+  activation_gradients = "gradients of activations", temporaries = "temporaries",
+  bookkeeping = "R's bookkeeping"
+)
+
+#' @export
+format.ag_training_budget <- function(x, ...) {
+  shown <- x$components > 0
+  bytes <- x$components[shown]
+  components <- table_lines(
+    data.frame(
+      component = component_labels[names(bytes)], bytes = bytes_text(bytes),
+      share = paste0(formatC(100 * bytes / x$heap_bytes, format = "f", digits = 1L), " %"),
+      stringsAsFactors = FALSE
+    ),
+    left = "component", header = FALSE
+  )
+  c(
+    paste0("<ag_training_budget> ", bytes_text(x$heap_bytes), " of vector heap to train"),
+    paste0("  model  ", count_text(x$model$layers), " layers, ",
+           count_text(x$model$parameters), " parameters, ", count_text(x$input),
+           " input rows"),
+    paste0("  run    batch ", count_text(x$batch_size), ", ", x$optimizer, ", ", x$loss,
+           " loss, ", x$loop, " loop",
+           if (x$accumulate_steps > 1) {
+             paste0(", update every ", x$accumulate_steps, " batches")
+           }),
+    paste0("  peak   ", peak_text(x$peak)),
+    components,
+    other_loop_lines(x)
+  )
+}
+
+peak_text <- function(peak) {
+  if (peak$phase == "setup") return("while the model is built")
+  paste0(peak$phase, " of step ", peak$step, ", ", peak$operation, " in ", peak$layer)
+}
+
+# Worth saying where it is more than 5 %.
+other_loop_lines <- function(x) {
+  change <- x$other_loop_bytes / x$heap_bytes - 1
+  if (abs(change) <= 0.05) return(character())
+  percent <- paste0(formatC(100 * abs(change), format = "f", digits = 0L), " %")
+  if (x$loop == "retained") {
+    return(c(
+      paste0("  The released loop would need ", bytes_text(x$other_loop_bytes), " (",
+             percent, " less):"),
+      "  do each step inside a function, so that `out`, `loss` and `grads` go with it."
+    ))
+  }
+  paste0("  The retained loop of ggmlR's documentation would need ",
+         bytes_text(x$other_loop_bytes), " (", percent, " more).")
+}
+
+#' @export
+print.ag_training_budget <- function(x, ...) {
+  cat(format(x), sep = "\n")
+  invisible(x)
+}
+
+#' @export
+summary.ag_training_budget <- function(object, ...) {
+  structure(list(budget = object), class = "summary.ag_training_budget")
+}
+
+#' @export
+print.summary.ag_training_budget <- function(x, ...) {
+  budget <- x$budget
+  print(budget)
+  layers <- budget$layers
+  cat("\nLayers:\n")
+  cat(table_lines(data.frame(
+    layer = layers$layer, kind = layers$kind,
+    output = paste0(count_text(layers$rows), " x ", count_text(layers$cols)),
+    parameters = count_text(layers$parameters), tape = bytes_text(layers$tape_bytes),
+    stringsAsFactors = FALSE
+  ), left = c("layer", "kind", "output")), sep = "\n")
+  tape <- budget$tape
+  cat("\nGradient tape between backward() and the step: ", count_text(tape$nodes),
+      " nodes, ", bytes_text(tape$bytes_total), "\n", sep = "")
+  cat(table_lines(data.frame(
+    operation = tape$by_op$op, nodes = count_text(tape$by_op$nodes),
+    bytes = bytes_text(tape$by_op$bytes), stringsAsFactors = FALSE
+  ), left = "operation"), sep = "\n")
+  invisible(x)
+}
+
+#' @export
+as.data.frame.ag_training_budget <- function(x, ...) {
+  new_data_frame(c(
+    list(
+      batch_size = x$batch_size, optimizer = x$optimizer, loss = x$loss, loop = x$loop,
+      parameters = x$model$parameters, heap_bytes = x$heap_bytes
+    ),
+    as.list(x$components),
+    list(peak_phase = x$peak$phase, peak_operation = x$peak$operation,
+         peak_layer = x$peak$layer)
+  ))
+}
+
+# Columns padded to a common width, two spaces in front.
+table_lines <- function(table, left = character(), header = TRUE) {
+  columns <- lapply(names(table), function(name) {
+    cells <- c(if (header) name, table[[name]])
+    formatC(cells, width = if (name %in% left) -max(nchar(cells)) else max(nchar(cells)))
+  })
+  sub(" +$", "", paste0("  ", do.call(paste, c(columns, list(sep = "  ")))))
+}
