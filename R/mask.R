@@ -103,7 +103,8 @@ mask_operations <- list(
     symbolic_vector(ncol(x), bytes = 4L)
   },
   ag_sample_normal = function(mu, log_std) {
-    noise <- new_symbolic(dim(mu), TRUE, list(symbolic_vector(length(mu))))
+    drawn <- symbolic_vector(prod(dim(mu)), drawn = TRUE)
+    noise <- new_symbolic(dim(mu), TRUE, list(drawn))
     mask_operations$ag_add(
       mu, mask_operations$ag_mul(new_constant(noise), mask_operations$ag_exp(log_std))
     )
@@ -215,9 +216,9 @@ mask_values <- list(
     if (!is_symbolic(x) && length.out < symbolic_from) return(base::rep_len(x, length.out))
     symbolic_vector(length.out)
   },
-  runif = function(n, min = 0, max = 1) symbolic_vector(n),
-  rnorm = function(n, mean = 0, sd = 1) symbolic_vector(n),
-  rbinom = function(n, size, prob) symbolic_vector(n, bytes = 4L)
+  runif = function(n, min = 0, max = 1) symbolic_vector(n, drawn = TRUE),
+  rnorm = function(n, mean = 0, sd = 1) symbolic_vector(n, drawn = TRUE),
+  rbinom = function(n, size, prob) symbolic_vector(n, bytes = 4L, drawn = TRUE)
 )
 
 symbolic_triangle <- function(triangle, x, diag) {

@@ -2,11 +2,11 @@
 # give inside a model's code, so that initial weights are never drawn. Arithmetic
 # keeps track of shapes; asking for a value is an error.
 
-new_symbolic <- function(shape, has_dim, sources = list(), bytes = 8L) {
+new_symbolic <- function(shape, has_dim, sources = list(), bytes = 8L, drawn = FALSE) {
   trace <- current_trace("matrix()")
   ids <- vapply(Filter(is_symbolic, sources), function(x) x[["id"]], 0)
   value <- append_value(
-    trace, "host", as.integer(ids), c(shape, bytes, has_dim), "matrix()"
+    trace, "host", as.integer(ids), c(shape, bytes, has_dim, drawn), "matrix()"
   )
   structure(
     list(id = as.integer(value[[1L]]), pass = trace$pass, shape = shape,
@@ -17,9 +17,10 @@ new_symbolic <- function(shape, has_dim, sources = list(), bytes = 8L) {
 
 is_symbolic <- function(x) inherits(x, "agbudget_matrix")
 
-symbolic_vector <- function(n, bytes = 8L) {
+symbolic_vector <- function(n, bytes = 8L, drawn = FALSE) {
   if (length(n) != 1L) n <- length(n)
-  new_symbolic(c(check_count(n, "n", min = 0, max = Inf), 1), FALSE, bytes = bytes)
+  shape <- c(check_count(n, "n", min = 0, max = Inf), 1)
+  new_symbolic(shape, FALSE, bytes = bytes, drawn = drawn)
 }
 
 # The value of a tensor: a matrix of its shape.
@@ -35,7 +36,7 @@ symbolic_data <- function(tensor) {
 host_id <- function(trace, x, call) {
   shape <- if (is.matrix(x)) dim(x) else c(length(x), 1)
   bytes <- if (is.double(x)) 8L else 4L
-  attributes <- c(shape, bytes, is.matrix(x))
+  attributes <- c(shape, bytes, is.matrix(x), 0)
   as.integer(append_value(trace, "host", integer(), attributes, call)[[1L]])
 }
 
