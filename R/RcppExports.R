@@ -17,8 +17,16 @@ program_append <- function(program, operation, operands, attributes) {
     .Call(`_agbudget_program_append`, program, operation, operands, attributes)
 }
 
-program_set_requires_grad <- function(program, ids, requires_grad) {
-    invisible(.Call(`_agbudget_program_set_requires_grad`, program, ids, requires_grad))
+program_set_requires_grad <- function(program, id, requires_grad) {
+    invisible(.Call(`_agbudget_program_set_requires_grad`, program, id, requires_grad))
+}
+
+program_built_parameters <- function(program) {
+    .Call(`_agbudget_program_built_parameters`, program)
+}
+
+program_values <- function(program, ids) {
+    .Call(`_agbudget_program_values`, program, ids)
 }
 
 program_begin_layer <- function(program, label, kind) {

@@ -53,14 +53,35 @@ BEGIN_RCPP
 END_RCPP
 }
 // program_set_requires_grad
-void program_set_requires_grad(SEXP program, const std::vector<int>& ids, const std::vector<bool>& requires_grad);
-RcppExport SEXP _agbudget_program_set_requires_grad(SEXP programSEXP, SEXP idsSEXP, SEXP requires_gradSEXP) {
+void program_set_requires_grad(SEXP program, int id, bool requires_grad);
+RcppExport SEXP _agbudget_program_set_requires_grad(SEXP programSEXP, SEXP idSEXP, SEXP requires_gradSEXP) {
 BEGIN_RCPP
     Rcpp::traits::input_parameter< SEXP >::type program(programSEXP);
-    Rcpp::traits::input_parameter< const std::vector<int>& >::type ids(idsSEXP);
-    Rcpp::traits::input_parameter< const std::vector<bool>& >::type requires_grad(requires_gradSEXP);
-    program_set_requires_grad(program, ids, requires_grad);
+    Rcpp::traits::input_parameter< int >::type id(idSEXP);
+    Rcpp::traits::input_parameter< bool >::type requires_grad(requires_gradSEXP);
+    program_set_requires_grad(program, id, requires_grad);
     return R_NilValue;
+END_RCPP
+}
+// program_built_parameters
+std::vector<int> program_built_parameters(SEXP program);
+RcppExport SEXP _agbudget_program_built_parameters(SEXP programSEXP) {
+BEGIN_RCPP
+    Rcpp::RObject rcpp_result_gen;
+    Rcpp::traits::input_parameter< SEXP >::type program(programSEXP);
+    rcpp_result_gen = Rcpp::wrap(program_built_parameters(program));
+    return rcpp_result_gen;
+END_RCPP
+}
+// program_values
+Rcpp::NumericMatrix program_values(SEXP program, const std::vector<int>& ids);
+RcppExport SEXP _agbudget_program_values(SEXP programSEXP, SEXP idsSEXP) {
+BEGIN_RCPP
+    Rcpp::RObject rcpp_result_gen;
+    Rcpp::traits::input_parameter< SEXP >::type program(programSEXP);
+    Rcpp::traits::input_parameter< const std::vector<int>& >::type ids(idsSEXP);
+    rcpp_result_gen = Rcpp::wrap(program_values(program, ids));
+    return rcpp_result_gen;
 END_RCPP
 }
 // program_begin_layer
@@ -149,6 +170,8 @@ static const R_CallMethodDef CallEntries[] = {
     {"_agbudget_program_is_alive", (DL_FUNC) &_agbudget_program_is_alive, 1},
     {"_agbudget_program_append", (DL_FUNC) &_agbudget_program_append, 4},
     {"_agbudget_program_set_requires_grad", (DL_FUNC) &_agbudget_program_set_requires_grad, 3},
+    {"_agbudget_program_built_parameters", (DL_FUNC) &_agbudget_program_built_parameters, 1},
+    {"_agbudget_program_values", (DL_FUNC) &_agbudget_program_values, 2},
     {"_agbudget_program_begin_layer", (DL_FUNC) &_agbudget_program_begin_layer, 3},
     {"_agbudget_program_resume_layer", (DL_FUNC) &_agbudget_program_resume_layer, 2},
     {"_agbudget_program_end_layer", (DL_FUNC) &_agbudget_program_end_layer, 2},

@@ -122,12 +122,25 @@ SEXP program_append(SEXP program, const std::string& operation,
 }
 
 // [[Rcpp::export(rng = false)]]
-void program_set_requires_grad(SEXP program, const std::vector<int>& ids,
-                               const std::vector<bool>& requires_grad) {
-  agbudget::Program& target = *ProgramPtr(program);
+void program_set_requires_grad(SEXP program, int id, bool requires_grad) {
+  ProgramPtr(program)->set_requires_gradient(id, requires_grad);
+}
+
+// [[Rcpp::export(rng = false)]]
+std::vector<int> program_built_parameters(SEXP program) {
+  return ProgramPtr(program)->built_parameters();
+}
+
+// Rows and columns of values.
+// [[Rcpp::export(rng = false)]]
+Rcpp::NumericMatrix program_values(SEXP program, const std::vector<int>& ids) {
+  Rcpp::NumericMatrix shapes(static_cast<int>(ids.size()), 2);
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    target.set_requires_gradient(ids[i], requires_grad[i]);
+    const agbudget::Shape& shape = ProgramPtr(program)->value(ids[i]).shape;
+    shapes(static_cast<int>(i), 0) = static_cast<double>(shape.rows);
+    shapes(static_cast<int>(i), 1) = static_cast<double>(shape.cols);
   }
+  return shapes;
 }
 
 // [[Rcpp::export(rng = false)]]
