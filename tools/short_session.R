@@ -1,0 +1,40 @@
+# A little of everything the package does, small enough for valgrind and gctorture.
+# Returns what the calls returned, printed and signalled, to be compared.
+
+observe <- function(code) {
+  conditions <- character()
+  note <- function(condition) {
+    conditions <<- c(conditions, class(condition)[[1L]], conditionMessage(condition))
+  }
+  value <- NULL
+  printed <- utils::capture.output(
+    value <- withCallingHandlers(
+      tryCatch(code, error = function(e) note(e)),
+      warning = function(w) {
+        note(w)
+        invokeRestart("muffleWarning")
+      }
+    )
+  )
+  list(value = value, printed = printed, conditions = conditions)
+}
+
+short_session <- function() {
+  estimate <- agbudget::ag_estimate_training_memory
+  list(
+    documented = observe(estimate(
+      list(c(512, 512), c(512, 512), c(512, 512)),
+      batch_size = 64
+    )),
+    integers = observe(estimate(list(c(3L, 4L), 5L), optimizer = "sgd", quiet = TRUE)),
+    bare = observe(estimate(c(a = 7, b = 9), quiet = TRUE)),
+    named = observe(estimate(list(w = c(2, 3), b = 2L), c(x = 1, y = 2), quiet = TRUE)),
+    many = observe(estimate(rep(list(c(2L, 3L), c(4, 5)), 50L), quiet = TRUE)),
+    classed = observe(estimate(list(as.Date("2020-01-01"), factor("a")), quiet = TRUE)),
+    huge = observe(estimate(list(rep(.Machine$double.xmax, 3L)), quiet = TRUE)),
+    missing = observe(estimate(list(c(2, 3)), batch_size = NA, quiet = TRUE)),
+    negative = observe(estimate(list(c(2, -3)), quiet = TRUE)),
+    text = observe(estimate(list("a"), quiet = TRUE)),
+    empty = observe(estimate(list(), quiet = TRUE))
+  )
+}
