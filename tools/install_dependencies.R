@@ -180,7 +180,7 @@ if (length(tools) + length(packages) > 0L && can_use_apt) {
     wanted <- c(wanted, debian_names(with_dependencies))
   }
   if (length(wanted) > 0L) {
-    install_with_apt(unname(wanted))
+    invisible(install_with_apt(unname(wanted)))
   }
 }
 
