@@ -135,30 +135,30 @@ install_ggmlr <- function() {
   message("installing ggmlR ", ggmlr_version, " from CRAN (a few minutes)")
   repos <- repositories()
   source_package <- paste0("ggmlR_", ggmlr_version, ".tar.gz")
-  places <- paste0(
-    utils::contrib.url(repos["CRAN"], type = "source"), c("/", "/Archive/ggmlR/"),
-    source_package
-  )
-  available <- utils::available.packages(repos = repos, type = "source")
-  current <- "ggmlR" %in% rownames(available) &&
-    available["ggmlR", "Version"] == ggmlr_version
   destination <- file.path(tempdir(), source_package)
-  fetched <- tryCatch(
-    utils::download.file(
-      places[if (current) 1L else 2L], destination,
-      mode = "wb", quiet = TRUE
-    ),
-    error = function(e) 1L, warning = function(w) 1L
-  )
-  if (fetched != 0L) {
+  contrib <- utils::contrib.url(repos[["CRAN"]], type = "source")
+  # The current release, or one that a later has put in the archive.
+  problems <- character()
+  for (place in paste0(contrib, c("/", "/Archive/ggmlR/"), source_package)) {
+    problem <- tryCatch(
+      {
+        utils::download.file(place, destination, mode = "wb", quiet = TRUE)
+        NULL
+      },
+      error = conditionMessage, warning = conditionMessage
+    )
+    if (is.null(problem)) break
+    problems <- c(problems, problem)
+  }
+  if (!is.null(problem)) {
     stop(
-      "ggmlR ", ggmlr_version, " is neither CRAN's current version nor in its archive",
+      "no source of ggmlR ", ggmlr_version, ", current or archived:\n  ",
+      paste(problems, collapse = "\n  "),
       call. = FALSE
     )
   }
-  absent <- setdiff("generics", rownames(utils::installed.packages()))
-  if (length(absent) > 0L) {
-    install_from_cran(absent)
+  if (!is_installed("generics", "")) {
+    install_from_cran("generics")
   }
   # Vulkan plays no part on the CPU path, and needs system libraries.
   utils::install.packages(
@@ -176,8 +176,8 @@ packages <- missing_packages()
 if (length(tools) + length(packages) > 0L && can_use_apt) {
   wanted <- tools
   if (debian_r) {
-    with_dependencies <- c(packages, if ("ggmlR" %in% packages) "generics")
-    wanted <- c(wanted, debian_names(with_dependencies))
+    needs_generics <- "ggmlR" %in% packages && !is_installed("generics", "")
+    wanted <- c(wanted, debian_names(c(packages, if (needs_generics) "generics")))
   }
   if (length(wanted) > 0L) {
     invisible(install_with_apt(unname(wanted)))
