@@ -7,6 +7,7 @@
 namespace {
 
 constexpr R_xlen_t kRegion = 512;
+constexpr R_xlen_t kPrefetchDistance = 8;
 constexpr R_xlen_t kShapesBetweenInterruptChecks = R_xlen_t{1} << 18;
 
 // The bits of integer64 are no double's value, so they must not be copied as doubles.
@@ -14,12 +15,11 @@ std::int64_t integer64_at(const double* stored) {
   return agbudget::integer64_bits(*stored);
 }
 
-// An ALTREP vector such as 1:n is read piece by piece: a pointer to its data would have R
-// write all of it out.
+// An ALTREP vector such as 1:n is read piece by piece: asked for a pointer to its data, R
+// would write all of it out.
 template <typename Element, typename Region>
-bool multiply_regions(agbudget::ShapeSize& size, SEXP dims, Region region) {
+bool multiply_regions(agbudget::ShapeSize& size, SEXP dims, R_xlen_t n, Region region) {
   Element buffer[kRegion];
-  const R_xlen_t n = Rf_xlength(dims);
   for (R_xlen_t from = 0; from < n; from += kRegion) {
     const R_xlen_t got = region(dims, from, kRegion, buffer);
     if (!size.multiply(buffer, static_cast<std::size_t>(got))) return false;
@@ -27,14 +27,11 @@ bool multiply_regions(agbudget::ShapeSize& size, SEXP dims, Region region) {
   return true;
 }
 
-bool multiply_integers(agbudget::ShapeSize& size, SEXP dims) {
-  if (ALTREP(dims)) return multiply_regions<int>(size, dims, INTEGER_GET_REGION);
-  return size.multiply(INTEGER(dims), static_cast<std::size_t>(Rf_xlength(dims)));
-}
-
-bool multiply_doubles(agbudget::ShapeSize& size, SEXP dims) {
-  if (ALTREP(dims)) return multiply_regions<double>(size, dims, REAL_GET_REGION);
-  return size.multiply(REAL(dims), static_cast<std::size_t>(Rf_xlength(dims)));
+template <typename Element, typename Region>
+bool multiply_elements(agbudget::ShapeSize& size, SEXP dims, R_xlen_t n, Region region) {
+  const void* data = DATAPTR_OR_NULL(dims);
+  if (data == nullptr) return multiply_regions<Element>(size, dims, n, region);
+  return size.multiply(static_cast<const Element*>(data), static_cast<std::size_t>(n));
 }
 
 bool multiply_integer64(agbudget::ShapeSize& size, SEXP dims) {
@@ -49,12 +46,13 @@ bool multiply_integer64(agbudget::ShapeSize& size, SEXP dims) {
 
 // True where `dims` held positive dimensions only.
 bool multiply_plain(agbudget::ShapeSize& size, SEXP dims) {
-  if (Rf_xlength(dims) == 0) return false;
+  const R_xlen_t n = Rf_xlength(dims);
+  if (n == 0) return false;
   switch (TYPEOF(dims)) {
     case INTSXP:
-      return multiply_integers(size, dims);
+      return multiply_elements<int>(size, dims, n, INTEGER_GET_REGION);
     case REALSXP:
-      return multiply_doubles(size, dims);
+      return multiply_elements<double>(size, dims, n, REAL_GET_REGION);
     default:
       return false;
   }
@@ -62,6 +60,16 @@ bool multiply_plain(agbudget::ShapeSize& size, SEXP dims) {
 
 bool is_integer64(SEXP x) {
   return TYPEOF(x) == REALSXP && !Rf_isS4(x) && Rf_inherits(x, "integer64");
+}
+
+// Small vectors lie all over R's heap, and waiting for the next one's header would take
+// most of the walk.
+inline void prefetch(const SEXP* elements, R_xlen_t i, R_xlen_t n) {
+#if defined(__GNUC__)
+  if (elements != nullptr && i + kPrefetchDistance < n) {
+    __builtin_prefetch(elements[i + kPrefetchDistance]);
+  }
+#endif
 }
 
 }  // namespace
@@ -72,9 +80,11 @@ SEXP count_parameters(SEXP shapes, SEXP classed_shape_size) {
   const Rcpp::Shield<SEXP> list(TYPEOF(shapes) == LISTSXP ? Rf_PairToVectorList(shapes)
                                                           : shapes);
   const R_xlen_t n = Rf_xlength(list);
+  const auto elements = static_cast<const SEXP*>(DATAPTR_OR_NULL(list));
   double params = 0;
   for (R_xlen_t i = 0; i < n; ++i) {
     if ((i + 1) % kShapesBetweenInterruptChecks == 0) Rcpp::checkUserInterrupt();
+    prefetch(elements, i, n);
     const SEXP dims = VECTOR_ELT(list, i);
     agbudget::ShapeSize size;
     if (!Rf_isObject(dims)) {
