@@ -34,16 +34,17 @@ build_core <- function(folder) {
 # case in which the process died has no OverallResult, and so did not pass.
 read_cases <- function(report) {
   starts <- grep("^ *<TestCase ", report)
-  ends <- c(starts[-1L] - 1L, length(report))[seq_along(starts)]
-  Map(function(first, last) {
-    lines <- report[first:last]
+  next_starts <- c(starts[-1L], length(report) + 1L)[seq_along(starts)]
+  Map(function(first, beyond) {
+    lines <- report[seq(first, beyond - 1L)]
+    lines <- head(lines, c(grep("</TestCase>", lines, fixed = TRUE), length(lines))[[1L]])
     name <- sub('.*? name="([^"]*)".*', "\\1", lines[[1L]], perl = TRUE)
     list(
       name = unescape_xml(name),
       passed = any(grepl('<OverallResult success="true"', lines, fixed = TRUE)),
       detail = unescape_xml(paste(lines, collapse = "\n"))
     )
-  }, starts, ends)
+  }, starts, next_starts)
 }
 
 unescape_xml <- function(text) {
