@@ -93,8 +93,10 @@ ag_estimate_training_memory <- function(shapes,
   if (is.null(params)) stop_bad_dimension()
 
   copies <- state_copies[[optimizer]]
-  # In the order in which ggmlR's function evaluates its arguments.
-  plain <- is_plain_fraction(activation_frac) && is_plain_numbers(batch_size)
+  # Arguments in the order in which ggmlR's function evaluates them. Of NaN and
+  # NA, which one a sum of both gives is up to the compiler: R's has to decide.
+  plain <- is.finite(params * 8) &&
+    is_plain_fraction(activation_frac) && is_plain_numbers(batch_size)
   memory <- if (plain) {
     training_memory(params, copies, activation_frac, as.double(batch_size))
   } else {
