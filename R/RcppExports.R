@@ -5,8 +5,8 @@ count_parameters <- function(shapes, classed_shape_size) {
     .Call(`_agbudget_count_parameters`, shapes, classed_shape_size)
 }
 
-training_memory <- function(params, state_copies, activation_frac, batch_size) {
-    .Call(`_agbudget_training_memory`, params, state_copies, activation_frac, batch_size)
+training_memory <- function(params, state_copies, activation_frac, batch_size, note) {
+    .Call(`_agbudget_training_memory`, params, state_copies, activation_frac, batch_size, note)
 }
 
 integer64_as_double <- function(x) {

@@ -98,12 +98,13 @@ ag_estimate_training_memory <- function(shapes,
   plain <- is.finite(params * 8) &&
     is_plain_fraction(activation_frac) && is_plain_numbers(batch_size)
   memory <- if (plain) {
-    training_memory(params, copies, activation_frac, as.double(batch_size))
+    training_memory(
+      params, copies, activation_frac, as.double(batch_size), estimate_note
+    )
   } else {
     activation_frac <- read_integer64(activation_frac)
     generic_memory(params, copies, activation_frac, batch_size)
   }
-  memory$note <- estimate_note
 
   if (!isTRUE(quiet)) {
     batch_size <- read_integer64(batch_size)
@@ -184,7 +185,7 @@ read_integer64 <- function(x) {
 # What ggmlR's arithmetic carries over (names, dims, classes) is R's to decide:
 # here R computes, step by step in ggmlR's order.
 generic_memory <- function(params, copies, activation_frac, batch_size) {
-  memory <- training_memory(params, copies, 0, 0)
+  memory <- training_memory(params, copies, 0, 0, estimate_note)
   by_row <- naming("`activation_frac`", memory$weights * activation_frac)
   batch_size <- read_integer64(batch_size)
   rows <- naming("`batch_size`", as.double(batch_size))

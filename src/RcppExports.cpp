@@ -22,15 +22,16 @@ BEGIN_RCPP
 END_RCPP
 }
 // training_memory
-Rcpp::List training_memory(double params, double state_copies, double activation_frac, Rcpp::NumericVector batch_size);
-RcppExport SEXP _agbudget_training_memory(SEXP paramsSEXP, SEXP state_copiesSEXP, SEXP activation_fracSEXP, SEXP batch_sizeSEXP) {
+SEXP training_memory(double params, double state_copies, double activation_frac, Rcpp::NumericVector batch_size, SEXP note);
+RcppExport SEXP _agbudget_training_memory(SEXP paramsSEXP, SEXP state_copiesSEXP, SEXP activation_fracSEXP, SEXP batch_sizeSEXP, SEXP noteSEXP) {
 BEGIN_RCPP
     Rcpp::RObject rcpp_result_gen;
     Rcpp::traits::input_parameter< double >::type params(paramsSEXP);
     Rcpp::traits::input_parameter< double >::type state_copies(state_copiesSEXP);
     Rcpp::traits::input_parameter< double >::type activation_frac(activation_fracSEXP);
     Rcpp::traits::input_parameter< Rcpp::NumericVector >::type batch_size(batch_sizeSEXP);
-    rcpp_result_gen = Rcpp::wrap(training_memory(params, state_copies, activation_frac, batch_size));
+    Rcpp::traits::input_parameter< SEXP >::type note(noteSEXP);
+    rcpp_result_gen = Rcpp::wrap(training_memory(params, state_copies, activation_frac, batch_size, note));
     return rcpp_result_gen;
 END_RCPP
 }
@@ -57,7 +58,7 @@ END_RCPP
 
 static const R_CallMethodDef CallEntries[] = {
     {"_agbudget_count_parameters", (DL_FUNC) &_agbudget_count_parameters, 2},
-    {"_agbudget_training_memory", (DL_FUNC) &_agbudget_training_memory, 4},
+    {"_agbudget_training_memory", (DL_FUNC) &_agbudget_training_memory, 5},
     {"_agbudget_integer64_as_double", (DL_FUNC) &_agbudget_integer64_as_double, 1},
     {"_agbudget_group_thousands", (DL_FUNC) &_agbudget_group_thousands, 1},
     {NULL, NULL, 0}

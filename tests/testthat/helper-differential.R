@@ -159,10 +159,9 @@ random_call <- function() {
 # What this package does differently on purpose, from ggmlR's outcome alone.
 
 is_own_error <- function(error) {
-  grepl(
-    "^ggmlR: |^'arg' (must|should) be|^the caller's own$|\"shapes\" is missing|missing_name",
-    conditionMessage(error)
-  )
+  text <- conditionMessage(error)
+  grepl("^ggmlR: |^'arg' (must|should) be|^the caller's own$", text) ||
+    grepl("\"shapes\" is missing|missing_name", text)
 }
 
 differences_in_error <- function(ours, reference) {
