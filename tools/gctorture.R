@@ -3,7 +3,7 @@
 
 source(file.path("tools", "short_session.R"))
 
-loadNamespace("agbudget")
+invisible(loadNamespace("agbudget"))
 expected <- short_session()
 # Twice: byte-compiling on the way would not be comparable, nor fast.
 invisible(short_session())

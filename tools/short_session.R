@@ -1,25 +1,28 @@
 # A little of everything the package does, small enough for valgrind and gctorture.
 # Returns what the calls returned, printed and signalled, to be compared.
 
-observe <- function(code) {
-  conditions <- character()
-  note <- function(condition) {
-    conditions <<- c(conditions, class(condition)[[1L]], conditionMessage(condition))
-  }
-  value <- NULL
-  printed <- utils::capture.output(
-    value <- withCallingHandlers(
-      tryCatch(code, error = function(e) note(e)),
-      warning = function(w) {
-        note(w)
-        invokeRestart("muffleWarning")
-      }
-    )
-  )
-  list(value = value, printed = printed, conditions = conditions)
+# One capture around all calls: under gctorture each would take longer than its call.
+short_session <- function() {
+  printed_to <- tempfile()
+  on.exit(unlink(printed_to))
+  sink(printed_to)
+  results <- tryCatch(short_calls(), finally = sink())
+  c(results, list(printed = readLines(printed_to)))
 }
 
-short_session <- function() {
+observe <- function(code) {
+  signalled <- list()
+  value <- tryCatch(
+    withCallingHandlers(code, warning = function(w) {
+      signalled[[1L]] <<- w
+      invokeRestart("muffleWarning")
+    }),
+    error = function(e) list(class(e), conditionMessage(e))
+  )
+  list(value = value, warned = lapply(signalled, conditionMessage))
+}
+
+short_calls <- function() {
   estimate <- agbudget::ag_estimate_training_memory
   list(
     documented = observe(estimate(
