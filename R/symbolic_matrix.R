@@ -8,9 +8,13 @@ new_symbolic <- function(shape, has_dim, sources = list(), bytes = 8L, drawn = F
   value <- append_value(
     trace, "host", as.integer(ids), c(shape, bytes, has_dim, drawn), "matrix()"
   )
+  symbolic_value(value[[1L]], trace$pass, shape, has_dim, bytes)
+}
+
+symbolic_value <- function(id, pass, shape, has_dim = TRUE, bytes = 8L) {
   structure(
-    list(id = as.integer(value[[1L]]), pass = trace$pass, shape = shape,
-         has_dim = has_dim, bytes = bytes),
+    list(id = as.integer(id), pass = pass, shape = shape, has_dim = has_dim,
+         bytes = bytes),
     class = c("agbudget_matrix", "agbudget_value")
   )
 }
@@ -25,11 +29,7 @@ symbolic_vector <- function(n, bytes = 8L, drawn = FALSE) {
 
 # The value of a tensor: a matrix of its shape.
 symbolic_data <- function(tensor) {
-  structure(
-    list(id = tensor[["id"]], pass = tensor[["pass"]], has_dim = TRUE, bytes = 8L,
-         shape = c(tensor[["rows"]], tensor[["cols"]])),
-    class = c("agbudget_matrix", "agbudget_value")
-  )
+  symbolic_value(tensor[["id"]], tensor[["pass"]], c(tensor[["rows"]], tensor[["cols"]]))
 }
 
 # A real matrix or vector becomes a constant of the program where it is used.

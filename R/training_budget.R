@@ -149,17 +149,17 @@ new_budget <- function(architecture, batch_size, optimizer, loss, loop,
   other <- run(setdiff(loops, loop))
   layers <- layer_table(program, record$tape$layer_bytes)
   timeline <- timeline_frame(record$timeline, program_layers(program)$label)
-  peak <- timeline[record$peak, ]
+  peak <- lapply(unclass(timeline), `[[`, record$peak)
   structure(
     list(
       heap_bytes = peak$live_bytes,
       components = unlist(peak[component_names]),
-      peak = as.list(peak[c("phase", "step", "operation", "layer")]),
+      peak = peak[c("phase", "step", "operation", "layer")],
       timeline = timeline,
       layers = layers,
       tape = tape_report(record$tape),
       other_loop_bytes = other$timeline$live_bytes[[other$peak]],
-      model = list(layers = nrow(layers), parameters = sum(layers$parameters)),
+      model = list(layers = sum(layers$kind != "loss"), parameters = sum(layers$parameters)),
       batch_size = batch_size, input = input$rows, optimizer = optimizer, loss = loss,
       loop = loop, accumulate_steps = accumulate_steps
     ),

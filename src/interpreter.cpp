@@ -77,12 +77,14 @@ void Interpreter::run(std::size_t begin, std::size_t end) {
       i = run_checkpoint(i);
       continue;
     }
-    slot(instruction.result) = execute(instruction);
+    TensorPtr& result = slot(instruction.result);
+    result = execute(instruction);
+    const Value& known = program_.value(instruction.result);
+    if (known.overrides_gradient) result->requires_gradient = known.requires_gradient;
     release_operands(i);
     const bool unused = last_use_[static_cast<std::size_t>(instruction.result)] == i;
-    const bool kept = program_.value(instruction.result).is_parameter ||
-                      instruction.result == program_.output();
-    if (unused && !kept) slot(instruction.result).reset();
+    const bool kept = known.is_parameter || instruction.result == program_.output();
+    if (unused && !kept) result.reset();
   }
 }
 

@@ -184,6 +184,20 @@ ValueId Program::append(Opcode op, std::vector<ValueId> operands, Attributes att
 
 void Program::set_requires_gradient(ValueId id, bool requires_gradient) {
   values_.at(index(id)).requires_gradient = requires_gradient;
+  values_.at(index(id)).overrides_gradient = true;
+}
+
+std::vector<ValueId> Program::built_parameters() const {
+  std::vector<ValueId> built;
+  for (std::size_t i = 0; i < forward_begin_; ++i) {
+    if (instructions_[i].op == Opcode::parameter) built.push_back(instructions_[i].result);
+  }
+  return built;
+}
+
+void Program::set_output(ValueId output) {
+  output_ = output;
+  layers_.push_back({"loss", "loss", {1, 1}, true, 0});
 }
 
 void Program::set_parameters(std::vector<ValueId> parameters) {

@@ -395,29 +395,30 @@ with_ggmlr_tape <- function(model, report) {
 
 random_values <- function(rows, cols) matrix(stats::runif(rows * cols), rows, cols)
 
-ggmlr_tape_memory <- function(model) {
-  with_ggmlr_tape(model, function(nodes) ggmlR::ag_tape_memory(quiet = TRUE))
+# What ag_tape_memory() reports, and the same walk without the numbers, flags and
+# lengths that closures hold.
+ggmlr_tape <- function(model) {
+  with_ggmlr_tape(model, function(nodes) {
+    list(all = ggmlR::ag_tape_memory(quiet = TRUE), matrices = tape_matrices(nodes))
+  })
 }
 
-# The same walk without the numbers, flags and lengths that closures hold.
-ggmlr_tape_matrices <- function(model) {
-  with_ggmlr_tape(model, function(nodes) {
-    seen <- new.env(parent = emptyenv())
-    bytes_of <- function(objects) {
-      small <- vapply(objects, function(o) length(o) <= 2L && is.null(dim(o)), NA)
-      internal(".ag_bytes_new")(objects[!small], seen)
-    }
-    sums <- c(bytes_inputs = 0, bytes_snapshots = 0, bytes_fields = 0)
-    for (node in nodes) {
-      tensors <- Filter(internal("is_ag_tensor"), node$inputs)
-      sums <- sums + c(
-        bytes_of(lapply(tensors, function(tensor) tensor$data)),
-        bytes_of(internal(".ag_node_snapshots")(node)),
-        bytes_of(internal(".ag_node_fields")(node))
-      )
-    }
-    as.list(sums)
-  })
+tape_matrices <- function(nodes) {
+  seen <- new.env(parent = emptyenv())
+  bytes_of <- function(objects) {
+    small <- vapply(objects, function(o) length(o) <= 2L && is.null(dim(o)), NA)
+    internal(".ag_bytes_new")(objects[!small], seen)
+  }
+  sums <- c(bytes_inputs = 0, bytes_snapshots = 0, bytes_fields = 0)
+  for (node in nodes) {
+    tensors <- Filter(internal("is_ag_tensor"), node$inputs)
+    sums <- sums + c(
+      bytes_of(lapply(tensors, function(tensor) tensor$data)),
+      bytes_of(internal(".ag_node_snapshots")(node)),
+      bytes_of(internal(".ag_node_fields")(node))
+    )
+  }
+  as.list(sums)
 }
 
 internal <- function(name) get(name, asNamespace("ggmlR"))
@@ -439,7 +440,8 @@ show_model <- function(model) {
 # What differs between the two tapes, as a sentence; empty where nothing does.
 tape_difference <- function(model) {
   ours <- budget_of(model)$tape
-  real <- ggmlr_tape_memory(model)
+  tape <- ggmlr_tape(model)
+  real <- tape$all
   if (ours$nodes != real$nodes) {
     return(paste0("nodes: ", ours$nodes, ", ggmlR ", real$nodes))
   }
@@ -458,7 +460,7 @@ tape_difference <- function(model) {
     }
   }
   # Sharper: at least ggmlR's matrices alone, and no more than with its numbers.
-  matrices <- ggmlr_tape_matrices(model)
+  matrices <- tape$matrices
   for (field in names(matrices)) {
     if (ours[[field]] < matrices[[field]] || ours[[field]] > real[[field]]) {
       return(paste0(field, ": ", ours[[field]], ", ggmlR ", matrices[[field]], " to ",

@@ -1,0 +1,98 @@
+# ag_param(), ag_tensor(), and the functions of base and stats that would otherwise
+# fill whole matrices.
+
+# `ag_tensor(data)`, where a vector becomes a matrix of one column.
+new_constant <- function(data) {
+  call <- "ag_tensor()"
+  trace <- current_trace(call)
+  id <- operand_id(trace, as_column(data, call), "data", call)
+  new_tensor(trace, append_value(trace, "tensor", id, numeric(), call))
+}
+
+as_column <- function(data, call) {
+  if (!is.null(dim(data)) && length(dim(data)) == 2L) return(data)
+  if (is_symbolic(data)) return(new_symbolic(c(length(data), 1), TRUE, list(data)))
+  if (is.numeric(data) || is.logical(data)) {
+    if (length(data) > 0L && is.null(dim(data))) return(matrix(data, ncol = 1L))
+  }
+  stop_agbudget(
+    "bad_operand", "`data` of `", call, "` must be a numeric matrix or vector, not ",
+    describe(data), "."
+  )
+}
+
+# Values at which filling a real matrix would be worth avoiding.
+symbolic_from <- 10000
+
+wanted_extents <- function(n, nrow, ncol) {
+  if (is.null(nrow) && is.null(ncol)) return(c(n, 1))
+  if (is.null(nrow)) return(c(ceiling(n / ncol), ncol))
+  if (is.null(ncol)) return(c(nrow, ceiling(n / nrow)))
+  c(nrow, ncol)
+}
+
+mask_values <- list(
+  ag_param = function(data, device = "cpu", dtype = "f32") {
+    call <- "ag_param()"
+    trace <- current_trace(call)
+    data <- as_column(data, call)
+    id <- operand_id(trace, data, "data", call)
+    attributes <- c(dim(data), 0)
+    value <- append_value(trace, "parameter", as.integer(id), attributes, call)
+    new_tensor(trace, value, parameter_class)
+  },
+  ag_tensor = function(data, device = "cpu", dtype = "f32") new_constant(data),
+  matrix = function(data = NA, nrow = NULL, ncol = NULL, byrow = FALSE,
+                    dimnames = NULL) {
+    if (inherits(data, "agbudget_tensor")) no_values("matrix()")
+    shape <- wanted_extents(value_length(data), nrow, ncol)
+    if (is_symbolic(data) || prod(shape) >= symbolic_from) {
+      bytes <- if (is_symbolic(data)) data[["bytes"]] else if (is.double(data)) 8L else 4L
+      return(new_symbolic(shape, TRUE, list(data), bytes))
+    }
+    base::matrix(data, shape[[1L]], shape[[2L]], byrow = byrow, dimnames = dimnames)
+  },
+  array = function(data = NA, dim = length(data), dimnames = NULL) {
+    if (length(dim) != 2L || (!is_symbolic(data) && prod(dim) < symbolic_from)) {
+      return(base::array(data, dim, dimnames))
+    }
+    new_symbolic(dim, TRUE, list(data))
+  },
+  diag = function(x = 1, nrow = NULL, ncol = NULL, names = TRUE) {
+    extent <- nrow %||% (if (length(x) == 1L && is.null(dim(x))) x else length(x))
+    if (is.null(dim(x)) && is_number(extent) && extent^2 >= symbolic_from) {
+      return(new_symbolic(c(extent, ncol %||% extent), TRUE))
+    }
+    if (is.null(nrow)) base::diag(x) else base::diag(x, nrow, ncol %||% nrow)
+  },
+  upper.tri = function(x, diag = FALSE) symbolic_triangle(base::upper.tri, x, diag),
+  lower.tri = function(x, diag = FALSE) symbolic_triangle(base::lower.tri, x, diag),
+  numeric = function(length = 0L) {
+    if (length < symbolic_from) base::numeric(length) else symbolic_vector(length)
+  },
+  double = function(length = 0L) mask_values$numeric(length),
+  rep = function(x, ...) {
+    if (is_symbolic(x)) return(rep.agbudget_matrix(x, ...))
+    counts <- list(...)
+    n <- counts$length.out %||%
+      (length(x) * prod(unlist(counts[names(counts) %in% c("", "times", "each")] %||% 1)))
+    if (length(n) == 1L && is.numeric(x) && n >= symbolic_from) {
+      return(symbolic_vector(n))
+    }
+    base::rep(x, ...)
+  },
+  rep_len = function(x, length.out) {
+    if (!is_symbolic(x) && length.out < symbolic_from) return(base::rep_len(x, length.out))
+    symbolic_vector(length.out)
+  },
+  runif = function(n, min = 0, max = 1) symbolic_vector(n, drawn = TRUE),
+  rnorm = function(n, mean = 0, sd = 1) symbolic_vector(n, drawn = TRUE),
+  rbinom = function(n, size, prob) symbolic_vector(n, bytes = 4L, drawn = TRUE)
+)
+
+symbolic_triangle <- function(triangle, x, diag) {
+  if (is_symbolic(x) || length(x) >= symbolic_from) {
+    return(new_symbolic(dim(x), TRUE, bytes = 4L))
+  }
+  triangle(x, diag)
+}
