@@ -1,9 +1,9 @@
 #' The memory that training a model needs
 #'
 #' Runs one training step of a ggmlR model's own code on matrices that have shapes but
-#' no values, in a heap that only counts, and reports the smallest vector heap in which
-#' ggmlR can train it. Nothing is allocated, and ggmlR need not be installed: a model of
-#' 10^12 parameters is answered as fast as a small one.
+#' no values, in a heap that only counts, and reports the smallest vector heap in
+#' which ggmlR can train it. Nothing is allocated, and ggmlR need not be installed: a
+#' model of 10^12 parameters is answered as fast as a small one.
 #'
 #' @param model The model's code, as it is written for ggmlR: an `ag_sequential()`, a
 #'   layer, a list or environment with `forward` and `parameters` (or `params`), or a
@@ -159,7 +159,9 @@ new_budget <- function(architecture, batch_size, optimizer, loss, loop,
       layers = layers,
       tape = tape_report(record$tape),
       other_loop_bytes = other$timeline$live_bytes[[other$peak]],
-      model = list(layers = sum(layers$kind != "loss"), parameters = sum(layers$parameters)),
+      model = list(
+        layers = sum(layers$kind != "loss"), parameters = sum(layers$parameters)
+      ),
       batch_size = batch_size, input = input$rows, optimizer = optimizer, loss = loss,
       loop = loop, accumulate_steps = accumulate_steps
     ),
@@ -212,7 +214,7 @@ format.ag_training_budget <- function(x, ...) {
   components <- table_lines(
     data.frame(
       component = component_labels[names(bytes)], bytes = bytes_text(bytes),
-      share = paste0(formatC(100 * bytes / x$heap_bytes, format = "f", digits = 1L), " %"),
+      share = percent_text(bytes / x$heap_bytes, digits = 1L),
       stringsAsFactors = FALSE
     ),
     left = "component", header = FALSE
@@ -242,7 +244,7 @@ peak_text <- function(peak) {
 other_loop_lines <- function(x) {
   change <- x$other_loop_bytes / x$heap_bytes - 1
   if (abs(change) <= 0.05) return(character())
-  percent <- paste0(formatC(100 * abs(change), format = "f", digits = 0L), " %")
+  percent <- percent_text(abs(change))
   if (x$loop == "retained") {
     return(c(
       paste0("  The released loop would need ", bytes_text(x$other_loop_bytes), " (",

@@ -103,8 +103,7 @@ Shape additive_shape(const Value& a, const Value& b) {
 // ag_mul() recycles any shorter extent, but its backward rule only reduces one of 1.
 Shape product_shape(const Value& a, const Value& b) {
   if (!a.has_dim || !b.has_dim) {
-    throw ShapeError(
-        "both operands must be matrices; ag_scale() multiplies by a number");
+    throw ShapeError("both operands must be matrices; ag_scale() multiplies by a number");
   }
   const auto fits = [](Extent x, Extent y) { return x == y || x == 1 || y == 1; };
   if (!fits(a.shape.rows, b.shape.rows) || !fits(a.shape.cols, b.shape.cols)) {
@@ -178,7 +177,8 @@ void Program::set_requires_gradient(ValueId id, bool requires_gradient) {
 std::vector<ValueId> Program::built_parameters() const {
   std::vector<ValueId> built;
   for (std::size_t i = 0; i < forward_begin_; ++i) {
-    if (instructions_[i].op == Opcode::parameter) built.push_back(instructions_[i].result);
+    if (instructions_[i].op == Opcode::parameter)
+      built.push_back(instructions_[i].result);
   }
   return built;
 }
@@ -220,7 +220,9 @@ void Program::attribute_parameters(const std::vector<ValueId>& operands) {
 
 Value Program::infer(Opcode op, const std::vector<ValueId>& operands,
                      Attributes& attributes) const {
-  const auto operand = [&](std::size_t i) -> const Value& { return value(operands.at(i)); };
+  const auto operand = [&](std::size_t i) -> const Value& {
+    return value(operands.at(i));
+  };
   const auto shape = [&](std::size_t i) -> const Shape& { return operand(i).shape; };
 
   Value result;
