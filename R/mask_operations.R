@@ -100,7 +100,8 @@ mask_operations <- list(
   },
   ag_sample_normal = function(mu, log_std) {
     shape <- operand_shape(mu)
-    noise <- new_symbolic(shape, TRUE, list(symbolic_vector(prod(shape))))
+    drawn <- symbolic_vector(prod(shape), drawn = TRUE)
+    noise <- new_symbolic(shape, TRUE, list(drawn))
     mask_operations$ag_add(
       mu, mask_operations$ag_mul(new_constant(noise), mask_operations$ag_exp(log_std))
     )

@@ -79,9 +79,20 @@ mask_values <- list(
     base::rep(x, times = times, length.out = length.out %||% NA, each = each, ...)
   },
   rep_len = function(x, length.out) mask_values$rep(x, length.out = length.out),
-  runif = function(n, min = 0, max = 1) symbolic_vector(n),
-  rnorm = function(n, mean = 0, sd = 1) symbolic_vector(n),
-  rbinom = function(n, size, prob) symbolic_vector(n, bytes = 4L)
+  runif = function(n, min = 0, max = 1) symbolic_vector(n, drawn = TRUE),
+  rnorm = function(n, mean = 0, sd = 1) symbolic_vector(n, drawn = TRUE),
+  rbinom = function(n, size, prob) symbolic_vector(n, bytes = 4L, drawn = TRUE),
+  `%*%` = function(x, y) {
+    if (!is_symbolic(x) && !is_symbolic(y)) return(base::`%*%`(x, y))
+    new_symbolic(c(operand_shape(x)[[1L]], operand_shape(y)[[2L]]), TRUE, list(x, y))
+  },
+  # `ggmlR::ag_linear()` is symbolic too.
+  `::` = function(pkg, name) {
+    pkg <- as.character(substitute(pkg))
+    name <- as.character(substitute(name))
+    ours <- if (pkg == "ggmlR") mask_bindings[[name]]
+    ours %||% getExportedValue(pkg, name)
+  }
 )
 
 symbolic_triangle <- function(triangle, x, diag) {

@@ -2,11 +2,11 @@
 # give inside a model's code, so that initial weights are never drawn. Arithmetic
 # keeps track of shapes; asking for a value is an error.
 
-new_symbolic <- function(shape, has_dim, sources = list(), bytes = 8L) {
+new_symbolic <- function(shape, has_dim, sources = list(), bytes = 8L, drawn = FALSE) {
   trace <- current_trace("matrix()")
   ids <- vapply(Filter(is_symbolic, sources), function(x) x[["id"]], 0)
   value <- append_value(
-    trace, "host", as.integer(ids), c(shape, bytes, has_dim), "matrix()"
+    trace, "host", as.integer(ids), c(shape, bytes, has_dim, drawn), "matrix()"
   )
   symbolic_value(value[[1L]], trace$pass, shape, has_dim, bytes)
 }
@@ -21,9 +21,10 @@ symbolic_value <- function(id, pass, shape, has_dim = TRUE, bytes = 8L) {
 
 is_symbolic <- function(x) inherits(x, "agbudget_matrix")
 
-symbolic_vector <- function(n, bytes = 8L) {
+symbolic_vector <- function(n, bytes = 8L, drawn = FALSE) {
   if (length(n) != 1L) n <- length(n)
-  new_symbolic(c(check_count(n, "n", min = 0, max = Inf), 1), FALSE, bytes = bytes)
+  shape <- c(check_count(n, "n", min = 0, max = Inf), 1)
+  new_symbolic(shape, FALSE, bytes = bytes, drawn = drawn)
 }
 
 # The value of a tensor: a matrix of its shape.
@@ -34,7 +35,7 @@ symbolic_data <- function(tensor) {
 # A real matrix or vector becomes a constant of the program where it is used.
 host_id <- function(trace, x, call) {
   shape <- if (is.matrix(x)) dim(x) else c(length(x), 1)
-  attributes <- c(shape, element_bytes(x), is.matrix(x))
+  attributes <- c(shape, element_bytes(x), is.matrix(x), 0)
   as.integer(append_value(trace, "host", integer(), attributes, call)[[1L]])
 }
 
@@ -46,6 +47,12 @@ value_length <- function(x) if (is_symbolic(x)) prod(x[["shape"]]) else length(x
 
 #' @export
 dim.agbudget_matrix <- function(x) if (x[["has_dim"]]) x[["shape"]]
+
+#' @export
+is.matrix.agbudget_matrix <- function(x) x[["has_dim"]]
+
+#' @export
+is.numeric.agbudget_matrix <- function(x) TRUE
 
 #' @export
 length.agbudget_matrix <- function(x) prod(x[["shape"]])

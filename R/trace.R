@@ -276,6 +276,20 @@ probe_found <- function(rows, indices = FALSE) {
 
 probe_failed <- function(probe) probe_found(NULL)
 
+# Whatever a model asks of the batch itself, it does not say how many rows it wants.
+
+#' @export
+dim.agbudget_probe <- function(x) probe_failed(x)
+
+#' @export
+`$.agbudget_probe` <- function(x, name) probe_failed(x)
+
+#' @export
+as.matrix.agbudget_probe <- function(x, ...) probe_failed(x)
+
+#' @export
+Ops.agbudget_probe <- function(e1, e2) probe_failed(e1)
+
 expect_rows <- function(x, rows, indices = FALSE) {
   if (inherits(x, "agbudget_probe")) probe_found(rows, indices)
 }

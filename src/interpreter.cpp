@@ -104,6 +104,7 @@ void Interpreter::release_operands(std::size_t position) {
 TensorPtr Interpreter::host_value(const Instruction& instruction) {
   const Attributes& a = instruction.attributes;
   engine_.begin("R matrix");
+  if (a[4] != 0) engine_.draw_random_numbers();
   const Shape shape{a[0], a[1]};
   auto host = std::make_shared<Tensor>();
   host->is_tensor = false;

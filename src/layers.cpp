@@ -199,7 +199,9 @@ TensorPtr layer_norm(Engine& engine, const TensorPtr& x, const TensorPtr& gamma,
   if (!out->requires_gradient) return out;
   engine.record(
       out, nullptr, std::move(inputs),
-      {x->data, mean, variance, deviation, normalised, gamma_values, beta_values}, {},
+      {x->data, mean, variance, deviation, normalised, gamma_values, beta_values,
+       out->data},
+      {},
       [&engine, shape, affine](const Matrix&) -> Gradients {
         return layer_norm_gradient(engine, shape, affine);
       });
@@ -210,7 +212,7 @@ TensorPtr embedding(Engine& engine, const TensorPtr& indices, const TensorPtr& t
   engine.begin("embedding");
   const Extent count = indices->shape().length();
   const Extent dimension = table->shape().rows;
-  const Matrix index = engine.integers(count);
+  const Matrix index = as_integer(engine, indices->data);
   Matrix vectors;
   {
     const Matrix one_based = engine.integers(count);
@@ -219,13 +221,15 @@ TensorPtr embedding(Engine& engine, const TensorPtr& indices, const TensorPtr& t
   TensorPtr out = engine.result(vectors, {table.get()});
   if (!out->requires_gradient) return out;
   const Shape table_shape = table->shape();
-  engine.record(out, nullptr, {table}, {index, table->data, vectors}, {},
+  engine.record(out, nullptr, {table},
+                {given_matrix(*indices), index, table->data, vectors}, {},
                 [&engine, table_shape](const Matrix&) -> Gradients {
                   Matrix scattered = engine.real(table_shape);
                   const Matrix column = engine.reals(table_shape.rows);
                   const Matrix sum_of_columns = engine.reals(table_shape.rows);
                   return {scattered};
                 });
+  out->frame->operands.push_back(indices);
   return out;
 }
 

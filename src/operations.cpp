@@ -120,7 +120,7 @@ TensorPtr reduce(Engine& engine, const TensorPtr& x, Along along, bool divides) 
   }
   TensorPtr out = engine.result(std::move(value), {x.get()});
   if (!out->requires_gradient) return out;
-  engine.record(out, "sum", {x}, {x->data}, {},
+  engine.record(out, "sum", {x}, {x->data, out->data}, {},
                 [&engine, shape, along, divides](const Matrix& grad_out) -> Gradients {
                   if (along == Along::all) return {engine.real(shape)};
                   Matrix g = engine.real(grad_out.shape);
@@ -140,6 +140,11 @@ void log_likelihood(Engine& engine, Shape shape) {
 }
 
 }  // namespace
+
+Matrix as_integer(Engine& engine, const Matrix& numbers) {
+  if (numbers.element_bytes == bytes_per_integer && !numbers.has_dim) return numbers;
+  return engine.integers(numbers.shape.length());
+}
 
 TensorPtr matmul(Engine& engine, const TensorPtr& a, const TensorPtr& b) {
   engine.begin("matmul");
@@ -262,7 +267,7 @@ TensorPtr sigmoid(Engine& engine, const TensorPtr& x) {
   TensorPtr out = engine.result(engine.real(x->shape()), {x.get()});
   if (!out->requires_gradient) return out;
   const Matrix multiplier = engine.real(x->shape());
-  return elementwise(engine, x, out, {multiplier}, multiplier);
+  return elementwise(engine, x, out, {out->data, multiplier}, multiplier);
 }
 
 TensorPtr tanh_activation(Engine& engine, const TensorPtr& x) {
@@ -270,7 +275,7 @@ TensorPtr tanh_activation(Engine& engine, const TensorPtr& x) {
   TensorPtr out = engine.result(engine.real(x->shape()), {x.get()});
   if (!out->requires_gradient) return out;
   const Matrix multiplier = engine.real(x->shape());
-  return elementwise(engine, x, out, {multiplier}, multiplier);
+  return elementwise(engine, x, out, {out->data, multiplier}, multiplier);
 }
 
 TensorPtr softmax(Engine& engine, const TensorPtr& x) {
@@ -332,7 +337,7 @@ TensorPtr exp_elements(Engine& engine, const TensorPtr& x) {
   engine.begin("exp");
   TensorPtr out = engine.result(engine.real(x->shape()), {x.get()});
   if (!out->requires_gradient) return out;
-  return elementwise(engine, x, out, {}, out->data);
+  return elementwise(engine, x, out, {out->data}, out->data);
 }
 
 TensorPtr pow_elements(Engine& engine, const TensorPtr& x) {
@@ -516,6 +521,12 @@ TensorPtr softmax_cross_entropy_loss(Engine& engine, const TensorPtr& logits,
                                      const TensorPtr& target) {
   engine.begin("softmax_cross_entropy_loss");
   const Shape shape = logits->shape();
+  Matrix indices;
+  Matrix labels = target->data;
+  if (labels.shape != shape || !labels.has_dim) {
+    indices = as_integer(engine, labels);
+    labels = engine.real(shape);
+  }
   const Matrix maxima = column_maxima(engine, shape);
   const Matrix spread_maxima = matrix_from(engine, maxima, shape);
   const Matrix exponentials = engine.real(shape);
@@ -530,7 +541,8 @@ TensorPtr softmax_cross_entropy_loss(Engine& engine, const TensorPtr& logits,
   if (engine.recording(*logits)) fields.push_back(engine.real(shape));
   engine.record(
       out, "loss_const", {logits},
-      {logits->data, target->data, maxima, spread_maxima, exponentials, sums, p, clamped},
+      {logits->data, given_matrix(*target), indices, labels, maxima, spread_maxima,
+       exponentials, sums, p, clamped},
       std::move(fields),
       [&engine, shape](const Matrix&) -> Gradients { return {engine.real(shape)}; });
   return out;

@@ -113,6 +113,18 @@ Shape product_shape(const Value& a, const Value& b) {
   return {std::max(a.shape.rows, b.shape.rows), std::max(a.shape.cols, b.shape.cols)};
 }
 
+void require_same_shape(const Shape& prediction, const Shape& target) {
+  if (prediction == target) return;
+  throw ShapeError("the prediction is " + text(prediction) + " and the target is " +
+                   text(target) + "; they must have the same shape");
+}
+
+// ag_softmax_cross_entropy_loss() takes one class index a column too.
+bool is_class_index(const Value& target, const Shape& logits) {
+  if (target.has_dim && !(target.shape.rows == 1 && logits.rows > 1)) return false;
+  return target.shape.length() == logits.cols;
+}
+
 Shape reduced_shape(const Shape& x, std::int64_t dim) {
   if (dim == 0) return {1, 1};
   return dim == 1 ? Shape{x.rows, 1} : Shape{1, x.cols};
@@ -310,11 +322,12 @@ Value Program::infer(Opcode op, const std::vector<ValueId>& operands,
       break;
     case Opcode::mse_loss:
     case Opcode::cross_entropy_loss:
+      require_same_shape(shape(0), shape(1));
+      result.shape = {1, 1};
+      result.requires_gradient = operand(0).requires_gradient;
+      break;
     case Opcode::softmax_cross_entropy_loss:
-      if (shape(0) != shape(1)) {
-        throw ShapeError("the prediction is " + text(shape(0)) + " and the target is " +
-                         text(shape(1)) + "; they must have the same shape");
-      }
+      if (!is_class_index(operand(1), shape(0))) require_same_shape(shape(0), shape(1));
       result.shape = {1, 1};
       result.requires_gradient = operand(0).requires_gradient;
       break;

@@ -15,7 +15,8 @@ enum class Opcode : std::uint8_t {
   // values
   parameter,  // ag_param(): [source]; attribute: whether it was drawn at random
   buffer,     // a matrix the model holds for good, such as a running mean
-  host,       // an R vector or matrix: [sources]; rows, cols, element bytes, has dim
+  host,       // an R vector or matrix: [sources]; rows, cols, element bytes, has dim,
+              // and whether it was drawn at random
   tensor,     // ag_tensor() of a host value
   input,      // the batch
   // operations

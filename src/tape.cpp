@@ -32,12 +32,13 @@ Matrix Engine::logical(Shape shape) {
   const Bytes data =
       vector_heap_bytes(checked_multiply(shape.length(), bytes_per_integer));
   return {shape, heap_.allocate(checked_add(data, dim_bytes), Component::temporaries),
-          true};
+          true, bytes_per_integer};
 }
 
 Matrix Engine::integers(Extent length) {
   const Bytes data = vector_heap_bytes(checked_multiply(length, bytes_per_integer));
-  return {{length, 1}, heap_.allocate(data, Component::temporaries), false};
+  return {{length, 1}, heap_.allocate(data, Component::temporaries), false,
+          bytes_per_integer};
 }
 
 Matrix Engine::reals(Extent length) {
@@ -79,7 +80,7 @@ void Engine::record(const TensorPtr& output, const char* op, Tensors inputs,
   for (const Matrix& field : fields) keep(field);
   frame->operands = inputs;
   frame->locals = std::move(locals);
-  frame->locals.push_back(output->data);
+  frame->result = output->data;
   frame->backward = std::move(backward);
   output->frame = std::move(frame);
 

@@ -45,7 +45,8 @@ struct Tensor {
 // matrices only, never tensors.
 struct Frame {
   Tensors operands;
-  std::vector<Matrix> locals;
+  std::vector<Matrix> locals;  // the numeric ones, which ag_tape_memory() counts
+  Matrix result;               // of the tensor `out`
   BackwardRule backward;
 
   Frame() = default;
