@@ -14,6 +14,8 @@ component_hatching <- c(
   bookkeeping = NA
 )
 
+hatching <- "#00000066"
+
 #' Plot a budget
 #'
 #' Draws the live bytes over the operations of one training step, stacked by component,
@@ -65,7 +67,7 @@ plot.ag_training_budget <- function(x, step = NULL, main = NULL, ...) {
   )
   on.exit(graphics::par(old))
   graphics::plot.new()
-  label <- peak_label(events[peak, ])
+  label <- peak_label(events[peak, ], top == x$heap_bytes)
   base <- label_base(top, if (memory_shown) memory, label$height)
   plot_window(
     list(xlim = c(0, nrow(events)), ylim = c(0, base$ylim), xaxs = "i", yaxs = "i"), ...
@@ -74,10 +76,10 @@ plot.ag_training_budget <- function(x, step = NULL, main = NULL, ...) {
   draw_stack(components[, shown, drop = FALSE])
   draw_phases(events$phase)
   if (memory_shown) draw_memory(memory, away_from = (peak - 0.5) / nrow(events))
-  graphics::box(bty = "l")
   draw_peak_label(label, peak - 0.5, top, base$from)
+  graphics::box(bty = "l")
   draw_legend(legend)
-  graphics::title(xlab = "operations, in the order in which they run", line = 1.5,
+  graphics::title(xlab = "operations, in the order in which they run", line = 0.6,
                   cex.lab = 0.85)
   graphics::title(main = main %||% budget_title(x, step, memory_shown), adj = 0,
                   line = 1.7, cex.main = 1)
@@ -111,7 +113,7 @@ plot_window <- function(defaults, ...) {
 # Room on the right for a legend, where the figure is wide enough for both.
 figure_margins <- function(legend) {
   wide_enough <- graphics::par("fin")[[1L]] - legend$width >= 2.9
-  c(0.5, 0.8, 0.7, if (wide_enough) legend$width else 0.2)
+  c(0.4, 0.8, 0.7, if (wide_enough) legend$width else 0.2)
 }
 
 # Ticks at round numbers of one binary unit.
@@ -123,8 +125,14 @@ byte_ticks <- function(range, n = 5L) {
 }
 
 byte_axis <- function() {
-  range <- graphics::par("usr")[3:4]
-  ticks <- byte_ticks(range)
+  range <- plot_region()[3:4]
+  doublings <- if (graphics::par("ylog")) log2(range[[2L]] / range[[1L]]) else 0
+  ticks <- if (doublings > 2.5) {
+    at <- 2^seq(ceiling(log2(range[[1L]])), log2(range[[2L]]), ceiling(doublings / 8))
+    list(at = at, labels = bytes_text(at))
+  } else {
+    byte_ticks(range)
+  }
   inside <- ticks$at >= range[[1L]] & ticks$at <= range[[2L]]
   graphics::abline(h = ticks$at[inside], col = "grey88", lwd = 0.8)
   graphics::axis(2L, ticks$at[inside], ticks$labels[inside], las = 1L, lwd = 0,
@@ -142,8 +150,8 @@ draw_stack <- function(components) {
     graphics::polygon(area, col = component_colours[[name]], border = NA)
     angle <- component_hatching[[name]]
     if (!is.na(angle)) {
-      graphics::polygon(area, density = 14, angle = angle, col = "#00000066",
-                        border = NA, lwd = 0.6)
+      graphics::polygon(area, density = 14, angle = angle, col = hatching, border = NA,
+                        lwd = 0.6)
     }
     bottom <- top
     graphics::lines(x, rep(top, each = 2L), col = "white", lwd = 0.7)
@@ -172,10 +180,9 @@ draw_phases <- function(phases) {
 # The memory's name at the end of its line that is farther from the peak.
 draw_memory <- function(memory, away_from) {
   graphics::abline(h = memory, lty = "62", lwd = 1.6)
-  usr <- graphics::par("usr")
   left <- away_from > 0.5
   draw_text_on_white(
-    paste("memory", bytes_text(memory)), if (left) usr[[1L]] else usr[[2L]], memory,
+    paste("memory", bytes_text(memory)), plot_region()[[if (left) 1L else 2L]], memory,
     adj = if (left) 0 else 1
   )
 }
@@ -184,31 +191,48 @@ text_height <- function(lines = 1L) {
   lines * 1.35 * graphics::strheight("Mg", units = "inches", cex = 0.8)
 }
 
-# User coordinates of a length in inches on the plot's vertical axis.
-vertical <- function(inches) graphics::grconvertY(inches, "inches", "user") -
-  graphics::grconvertY(0, "inches", "user")
-horizontal <- function(inches) graphics::grconvertX(inches, "inches", "user") -
-  graphics::grconvertX(0, "inches", "user")
+# `x` and `y` moved by inches, on logarithmic axes too.
+shift_x <- function(x, inches) {
+  graphics::grconvertX(graphics::grconvertX(x, "user", "inches") + inches, "inches", "user")
+}
+shift_y <- function(y, inches) {
+  graphics::grconvertY(graphics::grconvertY(y, "user", "inches") + inches, "inches", "user")
+}
+
+# The plot's region: left, right, bottom, top.
+plot_region <- function() {
+  usr <- graphics::par("usr")
+  c(if (graphics::par("xlog")) 10^usr[1:2] else usr[1:2],
+    if (graphics::par("ylog")) 10^usr[3:4] else usr[3:4])
+}
+
+text_inches <- function(text, font = 1L, cex = 0.8) {
+  graphics::strwidth(text, units = "inches", cex = cex, font = font)
+}
 
 # A line of text that stands on `y`, over whatever is drawn there.
 draw_text_on_white <- function(text, x, y, adj, font = 1L) {
-  pad <- horizontal(0.05)
-  width <- graphics::strwidth(text, cex = 0.8, font = font) + 2 * pad
-  left <- x - adj * width
-  graphics::rect(left, y + vertical(0.015), left + width,
-                 y + vertical(0.015 + text_height()), col = "#FFFFFFD9", border = NA)
-  graphics::text(left + pad, y + vertical(0.015 + text_height() / 2), text,
+  pad <- 0.05
+  width <- text_inches(text, font) + 2 * pad
+  left <- shift_x(x, -adj * width)
+  graphics::rect(left, shift_y(y, 0.015), shift_x(left, width),
+                 shift_y(y, 0.015 + text_height()), col = "#FFFFFFD9", border = NA)
+  graphics::text(shift_x(left, pad), shift_y(y, 0.015 + text_height() / 2), text,
                  adj = c(0, 0.5), cex = 0.8, font = font)
 }
 
-peak_label <- function(event) {
+peak_label <- function(event, is_peak) {
   where <- if (event$phase == "setup") {
     "while the model is built"
   } else {
     paste(event$operation, "in", event$layer)
   }
   list(
-    text = c(paste("peak", bytes_text(event$live_bytes)), where), font = c(2L, 1L),
+    text = c(
+      paste(if (is_peak) "peak" else "peak of this step", bytes_text(event$live_bytes)),
+      where
+    ),
+    font = c(2L, 1L),
     height = text_height(2L) + 0.08
   )
 }
@@ -227,60 +251,204 @@ label_base <- function(top, memory, height) {
 }
 
 draw_peak_label <- function(label, x, y, from) {
-  usr <- graphics::par("usr")
-  gap <- vertical(0.07)
-  graphics::segments(x, y, x, from + gap, lwd = 1)
+  region <- plot_region()
+  base <- shift_y(from, 0.07)
+  graphics::segments(x, y, x, base, lwd = 1)
   graphics::points(x, y, pch = 21L, bg = "white", cex = 0.9, lwd = 1.4)
-  pad <- horizontal(0.05)
-  width <- max(graphics::strwidth(label$text, cex = 0.8, font = label$font)) + 2 * pad
-  left <- min(max(x - width / 2, usr[[1L]]), usr[[2L]] - width)
-  at <- from + gap
-  for (i in 2:1) {
-    line_width <- graphics::strwidth(label$text[[i]], cex = 0.8, font = label$font[[i]])
-    share <- if (left + width >= usr[[2L]]) 1 else if (left <= usr[[1L]]) 0 else 0.5
-    draw_text_on_white(
-      label$text[[i]], left + share * (width), at, adj = share, font = label$font[[i]]
-    )
-    at <- at + vertical(text_height())
-  }
+  # Centred on the peak, or flush with the side of the plot that is too near.
+  half <- max(mapply(text_inches, label$text, label$font)) / 2 + 0.05
+  side <- 0.5
+  if (shift_x(x, -half) < region[[1L]]) side <- 0
+  if (shift_x(x, half) > region[[2L]]) side <- 1
+  at <- switch(as.character(side), "0" = region[[1L]], "1" = region[[2L]], x)
+  draw_text_on_white(label$text[[2L]], at, base, side, label$font[[2L]])
+  draw_text_on_white(label$text[[1L]], at, shift_y(base, text_height()), side,
+                     label$font[[1L]])
 }
 
 # Legend of the stack, its top first, with the bytes at the peak.
 stack_legend <- function(names, bytes) {
   labels <- unname(component_labels[names])
   values <- bytes_text(bytes)
-  widths <- c(
-    swatch = 0.24, label = max(graphics::strwidth(labels, units = "inches", cex = 0.75)),
-    value = max(graphics::strwidth(c(values, "at the peak"), units = "inches", cex = 0.75))
-  )
-  list(
-    names = names, labels = labels, values = values,
-    width = sum(widths) + 0.15 + 0.12 + 0.1
-  )
+  text <- max(text_inches(labels, cex = 0.75)) +
+    max(text_inches(c(values, "at the peak"), cex = 0.75))
+  list(names = names, labels = labels, values = values, width = text + 0.61)
 }
 
 draw_legend <- function(legend) {
-  usr <- graphics::par("usr")
   if (graphics::par("mai")[[4L]] < legend$width) return(invisible())
-  left <- usr[[2L]] + horizontal(0.15)
-  right <- usr[[2L]] + horizontal(legend$width - 0.1)
-  row <- vertical(0.25)
-  y <- usr[[4L]] - row * (seq_along(legend$names) + 0.5)
+  region <- plot_region()
+  left <- shift_x(region[[2L]], 0.15)
+  right <- shift_x(region[[2L]], legend$width - 0.1)
+  y <- shift_y(region[[4L]], -0.25 * (seq_along(legend$names) + 0.5))
   old <- graphics::par(xpd = NA)
   on.exit(graphics::par(old))
-  graphics::text(right, usr[[4L]] - row / 2, "at the peak", adj = c(1, 0.5), cex = 0.75,
-                 font = 3L)
+  graphics::text(right, shift_y(region[[4L]], -0.125), "at the peak", adj = c(1, 0.5),
+                 cex = 0.75, font = 3L)
   for (i in seq_along(legend$names)) {
     name <- legend$names[[i]]
-    at <- c(left, y[[i]] - row * 0.35, left + horizontal(0.18), y[[i]] + row * 0.35)
-    do.call(graphics::rect, c(as.list(at), col = component_colours[[name]], border = NA))
-    angle <- component_hatching[[name]]
-    if (!is.na(angle)) {
-      do.call(graphics::rect, c(as.list(at), density = 22, angle = angle,
-                                col = "#00000066", border = NA, lwd = 0.6))
+    swatch <- function(...) {
+      graphics::rect(left, shift_y(y[[i]], -0.0875), shift_x(left, 0.18),
+                     shift_y(y[[i]], 0.0875), lwd = 0.6, ...)
     }
-    do.call(graphics::rect, c(as.list(at), border = "grey25", lwd = 0.6))
+    swatch(col = component_colours[[name]], border = NA)
+    angle <- component_hatching[[name]]
+    if (!is.na(angle)) swatch(density = 22, angle = angle, col = hatching, border = NA)
+    swatch(border = "grey25")
   }
-  graphics::text(left + horizontal(0.24), y, legend$labels, adj = c(0, 0.5), cex = 0.75)
+  graphics::text(shift_x(left, 0.24), y, legend$labels, adj = c(0, 0.5), cex = 0.75)
   graphics::text(right, y, legend$values, adj = c(1, 0.5), cex = 0.75)
+}
+
+# Comparison --------------------------------------------------------------------
+
+optimizer_colours <- c(adam = "#0072B2", sgd = "#D55E00", sgd_plain = "#009E73")
+optimizer_symbols <- c(adam = 21L, sgd = 24L, sgd_plain = 22L)
+
+#' Plot a comparison
+#'
+#' Draws the vector heap that training needs against the batch size, a line for each
+#' optimizer and loop, labelled at its end. Lines that coincide share a label. Both axes
+#' are logarithmic where the batch sizes span a factor of 8 or more.
+#'
+#' @param x An [ag_compare()].
+#' @param main The title.
+#' @param ... Further graphical parameters for [graphics::plot.window()], such as `ylim`
+#'   (in bytes) or `log`.
+#' @return `x`, invisibly.
+#' @seealso [ag_compare()]
+#' @export
+#' @examples
+#' plot(ag_compare(
+#'   ag_sequential(
+#'     ag_linear(784L, 256L, activation = "relu"),
+#'     ag_linear(256L, 10L)
+#'   ),
+#'   batch_size = 2^(4:12), optimizer = c("adam", "sgd"), memory = "100 MiB"
+#' ))
+plot.ag_comparison <- function(x, main = "Vector heap that training needs", ...) {
+  missing <- setdiff(comparison_columns, names(x))
+  if (length(missing) > 0L || nrow(x) == 0L) {
+    stop_agbudget(
+      "bad_argument", "`x` has ",
+      if (length(missing) > 0L) paste0("no column `", missing[[1L]], "`") else "no row",
+      " any more; plot() needs the table as ag_compare() made it."
+    )
+  }
+  lines <- comparison_lines(x)
+  memory <- attr(x, "memory")
+  top <- max(x$heap_bytes)
+  if (!is.null(memory) && (memory > 4 * top || memory < min(x$heap_bytes) / 4)) {
+    main <- paste0(main, "; memory ", bytes_text(memory))
+    memory <- NULL
+  }
+  log <- list(...)$log %||% (if (max(x$batch_size) >= 8 * min(x$batch_size)) "xy" else "")
+
+  graphics::plot.new()
+  names_width <- max(text_inches(vapply(lines, function(line) line$label, ""))) + 0.4
+  old <- graphics::par(
+    mai = c(0.75, 0.85, 0.5, names_width), mgp = c(1.9, 0.5, 0), tcl = -0.25, new = TRUE
+  )
+  on.exit(graphics::par(old))
+  graphics::plot.new()
+  plot_window(
+    list(
+      xlim = comparison_range(x$batch_size, grepl("x", log), pad = 0.03),
+      ylim = comparison_range(c(x$heap_bytes, memory), grepl("y", log), pad = 0.07),
+      log = log, xaxs = "i", yaxs = "i"
+    ), ...
+  )
+  byte_axis()
+  batches <- sort(unique(x$batch_size))
+  graphics::axis(1L, batches, count_text(batches), lwd = 0, lwd.ticks = 1, cex.axis = 0.8)
+  if (!is.null(memory)) draw_memory(memory, away_from = 1)
+  for (line in lines) draw_comparison_line(line)
+  graphics::box(bty = "l")
+  label_lines(lines)
+  graphics::title(xlab = "batch size", cex.lab = 0.9)
+  graphics::title(main = main, adj = 0, line = 0.8, cex.main = 1)
+  invisible(x)
+}
+
+# A line an optimizer and loop.
+comparison_lines <- function(x) {
+  lines <- list()
+  for (group in split(seq_len(nrow(x)), paste(x$optimizer, x$loop))) {
+    rows <- group[order(x$batch_size[group])]
+    first <- rows[[1L]]
+    line <- list(
+      batch = x$batch_size[rows], bytes = x$heap_bytes[rows],
+      loop = x$loop[[first]], colour = optimizer_colours[[x$optimizer[[first]]]],
+      symbol = optimizer_symbols[[x$optimizer[[first]]]],
+      label = paste0(x$optimizer[[first]], ", ", x$loop[[first]])
+    )
+    lines[[length(lines) + 1L]] <- line
+  }
+  lines
+}
+
+comparison_range <- function(x, log, pad) {
+  range <- range(x)
+  if (!log) return(c(0, range[[2L]] * (1 + pad)))
+  if (range[[1L]] == range[[2L]]) range <- range * c(0.5, 2)
+  range * (range[[2L]] / range[[1L]])^c(-pad, pad)
+}
+
+# Where both loops need the same, the released one's small open points lie on the
+# retained one's large full ones.
+draw_comparison_line <- function(line) {
+  retained <- line$loop == "retained"
+  graphics::lines(line$batch, line$bytes, col = line$colour, lwd = 1.8,
+                  lty = if (retained) "solid" else "42")
+  draw_symbol(line, line$batch, line$bytes)
+}
+
+draw_symbol <- function(line, x, y) {
+  retained <- line$loop == "retained"
+  graphics::points(x, y, pch = line$symbol, col = line$colour, lwd = 1.4,
+                   bg = if (retained) line$colour else "white",
+                   cex = if (retained) 1.15 else 0.7)
+}
+
+# Each line's name beside its end, moved apart where ends are close, with a leader.
+label_lines <- function(lines) {
+  region <- plot_region()
+  ends <- vapply(lines, function(line) line$bytes[[length(line$bytes)]], 0)
+  last <- vapply(lines, function(line) line$batch[[length(line$batch)]], 0)
+  inches <- graphics::grconvertY(ends, "user", "inches")
+  limits <- graphics::grconvertY(region[3:4], "user", "inches")
+  y <- graphics::grconvertY(spread_apart(inches, text_height() * 1.1, limits),
+                            "inches", "user")
+  old <- graphics::par(xpd = NA)
+  on.exit(graphics::par(old))
+  graphics::segments(last, ends, shift_x(region[[2L]], 0.12), y, col = "grey50", lwd = 0.8)
+  for (i in seq_along(lines)) {
+    draw_symbol(lines[[i]], shift_x(region[[2L]], 0.2), y[[i]])
+    graphics::text(shift_x(region[[2L]], 0.31), y[[i]], lines[[i]]$label,
+                   adj = c(0, 0.5), cex = 0.8)
+  }
+}
+
+# Positions at least `gap` apart and within `limits`, each near where it was: those that
+# are too close form a block around their mean.
+spread_apart <- function(at, gap, limits) {
+  order <- order(at, rev(seq_along(at)))
+  blocks <- list()
+  for (position in at[order]) {
+    block <- list(n = 1L, centre = position)
+    while (length(blocks) > 0L) {
+      below <- blocks[[length(blocks)]]
+      if (block$centre - below$centre >= gap * (below$n + block$n) / 2) break
+      n <- below$n + block$n
+      block <- list(n = n, centre = (below$n * below$centre + block$n * block$centre) / n)
+      blocks[[length(blocks)]] <- NULL
+    }
+    blocks[[length(blocks) + 1L]] <- block
+  }
+  placed <- unlist(lapply(blocks, function(block) {
+    block$centre + gap * (seq_len(block$n) - (block$n + 1) / 2)
+  }))
+  placed <- placed + max(0, limits[[1L]] + gap / 2 - placed[[1L]])
+  placed <- placed - max(0, placed[[length(placed)]] - limits[[2L]])
+  placed[order(order)]
 }
