@@ -73,3 +73,7 @@ run_training_program <- function(program, rows, cols, indices, optimizer, loss, 
     .Call(`_agbudget_run_training_program`, program, rows, cols, indices, optimizer, loss, retained, accumulate_steps)
 }
 
+run_training_peak <- function(program, rows, cols, indices, optimizer, loss, retained, accumulate_steps) {
+    .Call(`_agbudget_run_training_peak`, program, rows, cols, indices, optimizer, loss, retained, accumulate_steps)
+}
+

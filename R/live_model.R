@@ -114,8 +114,9 @@ live_layer <- function(trace, class, x) {
     ),
     ag_embedding = embedding_layer(weight("weight")),
     ag_multihead_attention = attention_layer(
-      weight("W_q"), weight("W_k"), weight("W_v"), weight("W_o"), tensor("b_o"),
-      x$n_heads, x$dropout
+      list(W_q = weight("W_q"), W_k = weight("W_k"), W_v = weight("W_v"),
+           W_o = weight("W_o")),
+      tensor("b_o"), x$n_heads, x$dropout
     ),
     ag_sequential = sequential_layer(lapply(x$layers, as_symbolic))
   )
@@ -223,9 +224,8 @@ ag_parameter_shapes <- function(model, ...) {
   }
   tensors <- lapply(found, function(parameter) parameter$object)
   is_tensor <- vapply(tensors, is.environment, NA)
-  shapes <- lapply(found[!(duplicated_objects(tensors) & is_tensor)], function(parameter) {
-    parameter$shape
-  })
+  found <- found[!(is_tensor & duplicated_objects(tensors))]
+  shapes <- lapply(found, function(parameter) parameter$shape)
   if (all(names(shapes) == "")) unname(shapes) else shapes
 }
 

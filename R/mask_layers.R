@@ -16,19 +16,20 @@ new_layer_environment <- function(class, fields) {
 
 # Each layer is made from its parameters, so that a live layer's can be put in.
 
-linear_layer <- function(W, b, activation) {
-  rows <- W[["rows"]]
-  cols <- W[["cols"]]
+linear_layer <- function(weight, bias, activation) {
+  rows <- weight[["rows"]]
+  cols <- weight[["cols"]]
   call <- layer_call("ag_linear", cols, rows)
   # ggmlR takes any other name as no activation.
   code <- match(activation %||% "none", c("relu", "sigmoid", "tanh", "softmax"), 0L)
   layer <- new_layer("linear", call)
   forward <- function(x) {
     expect_rows(x, cols)
-    in_layer(layer, emit("linear", list(x = x, W = W, b = b), code, call))
+    in_layer(layer, emit("linear", list(x = x, W = weight, b = bias), code, call))
   }
+  parameters <- function() list(W = weight, b = bias)
   structure(
-    list(W = W, b = b, forward = forward, params = function() list(W = W, b = b)),
+    list(W = weight, b = bias, forward = forward, params = parameters),
     class = "agbudget_layer"
   )
 }
@@ -105,14 +106,14 @@ embedding_layer <- function(weight) {
   env
 }
 
-attention_layer <- function(W_q, W_k, W_v, W_o, b_o, heads, dropout) {
-  d <- W_q[["cols"]]
+# `weights` are W_q, W_k, W_v and W_o.
+attention_layer <- function(weights, b_o, heads, dropout) {
+  d <- weights$W_q[["cols"]]
   call <- layer_call("ag_multihead_attention", d, heads)
   layer <- new_layer("attention", call)
-  env <- new_layer_environment("ag_multihead_attention", list(
-    W_q = W_q, W_k = W_k, W_v = W_v, W_o = W_o, b_o = b_o,
-    d_model = d, n_heads = heads, dropout = dropout
-  ))
+  env <- new_layer_environment("ag_multihead_attention", c(weights, list(
+    b_o = b_o, d_model = d, n_heads = heads, dropout = dropout
+  )))
   env$forward <- function(q, k = q, v = k, causal_mask = FALSE) {
     for (x in list(q, k, v)) expect_rows(x, d)
     operands <- list(q = q, k = k, v = v, W_q = env$W_q, W_k = env$W_k,
@@ -138,9 +139,9 @@ mask_layers$ag_linear <- function(in_features, out_features, activation = NULL,
   call <- layer_call("ag_linear", in_features, out_features)
   rows <- check_dimension(out_features, "out_features", call)
   cols <- check_dimension(in_features, "in_features", call)
-  W <- new_parameter(rows, cols, drawn = TRUE, call)
-  b <- new_parameter(rows, 1, drawn = FALSE, call)
-  linear_layer(W, b, activation)
+  weight <- new_parameter(rows, cols, drawn = TRUE, call)
+  bias <- new_parameter(rows, 1, drawn = FALSE, call)
+  linear_layer(weight, bias, activation)
 }
 
 mask_layers$ag_dropout <- function(rate) {
@@ -190,9 +191,12 @@ mask_layers$ag_multihead_attention <- function(d_model, n_heads, dropout = 0,
       "bad_dimension", "`d_model` of `", call, "` must be a multiple of `n_heads`."
     )
   }
-  W <- lapply(1:4, function(i) new_parameter(d, d, drawn = TRUE, call))
+  weights <- lapply(
+    c(W_q = 1, W_k = 2, W_v = 3, W_o = 4),
+    function(i) new_parameter(d, d, drawn = TRUE, call)
+  )
   b_o <- if (isTRUE(bias)) new_parameter(d, 1, drawn = FALSE, call)
-  attention_layer(W[[1L]], W[[2L]], W[[3L]], W[[4L]], b_o, heads, dropout)
+  attention_layer(weights, b_o, heads, dropout)
 }
 
 mask_layers$ag_sequential <- function(...) {

@@ -47,8 +47,7 @@ mask_values <- list(
     if (inherits(data, "agbudget_tensor")) no_values("matrix()")
     shape <- wanted_extents(value_length(data), nrow, ncol)
     if (is_symbolic(data) || prod(shape) >= symbolic_from) {
-      bytes <- if (is_symbolic(data)) data[["bytes"]] else if (is.double(data)) 8L else 4L
-      return(new_symbolic(shape, TRUE, list(data), bytes))
+      return(new_symbolic(shape, TRUE, list(data), element_bytes(data)))
     }
     base::matrix(data, shape[[1L]], shape[[2L]], byrow = byrow, dimnames = dimnames)
   },
@@ -71,23 +70,29 @@ mask_values <- list(
     if (length < symbolic_from) base::numeric(length) else symbolic_vector(length)
   },
   double = function(length = 0L) mask_values$numeric(length),
-  rep = function(x, ...) {
-    if (is_symbolic(x)) return(rep.agbudget_matrix(x, ...))
-    counts <- list(...)
-    n <- counts$length.out %||%
-      (length(x) * prod(unlist(counts[names(counts) %in% c("", "times", "each")] %||% 1)))
-    if (length(n) == 1L && is.numeric(x) && n >= symbolic_from) {
-      return(symbolic_vector(n))
+  rep = function(x, times = 1L, length.out = NULL, each = 1L, ...) {
+    repeats <- if (length(times) == 1L) value_length(x) * each * times else sum(times)
+    n <- length.out %||% repeats
+    if (is_symbolic(x) || (is.numeric(x) && n >= symbolic_from)) {
+      return(new_symbolic(c(n, 1), FALSE, list(x)))
     }
-    base::rep(x, ...)
+    base::rep(x, times = times, length.out = length.out %||% NA, each = each, ...)
   },
-  rep_len = function(x, length.out) {
-    if (!is_symbolic(x) && length.out < symbolic_from) return(base::rep_len(x, length.out))
-    symbolic_vector(length.out)
-  },
+  rep_len = function(x, length.out) mask_values$rep(x, length.out = length.out),
   runif = function(n, min = 0, max = 1) symbolic_vector(n, drawn = TRUE),
   rnorm = function(n, mean = 0, sd = 1) symbolic_vector(n, drawn = TRUE),
-  rbinom = function(n, size, prob) symbolic_vector(n, bytes = 4L, drawn = TRUE)
+  rbinom = function(n, size, prob) symbolic_vector(n, bytes = 4L, drawn = TRUE),
+  `%*%` = function(x, y) {
+    if (!is_symbolic(x) && !is_symbolic(y)) return(base::`%*%`(x, y))
+    new_symbolic(c(operand_shape(x)[[1L]], operand_shape(y)[[2L]]), TRUE, list(x, y))
+  },
+  # `ggmlR::ag_linear()` is symbolic too.
+  `::` = function(pkg, name) {
+    pkg <- as.character(substitute(pkg))
+    name <- as.character(substitute(name))
+    ours <- if (pkg == "ggmlR") mask_bindings[[name]]
+    ours %||% getExportedValue(pkg, name)
+  }
 )
 
 symbolic_triangle <- function(triangle, x, diag) {

@@ -35,15 +35,24 @@ symbolic_data <- function(tensor) {
 # A real matrix or vector becomes a constant of the program where it is used.
 host_id <- function(trace, x, call) {
   shape <- if (is.matrix(x)) dim(x) else c(length(x), 1)
-  bytes <- if (is.double(x)) 8L else 4L
-  attributes <- c(shape, bytes, is.matrix(x), 0)
+  attributes <- c(shape, element_bytes(x), is.matrix(x), 0)
   as.integer(append_value(trace, "host", integer(), attributes, call)[[1L]])
+}
+
+element_bytes <- function(x) {
+  if (is_symbolic(x)) x[["bytes"]] else if (is.double(x)) 8L else 4L
 }
 
 value_length <- function(x) if (is_symbolic(x)) prod(x[["shape"]]) else length(x)
 
 #' @export
 dim.agbudget_matrix <- function(x) if (x[["has_dim"]]) x[["shape"]]
+
+#' @export
+is.matrix.agbudget_matrix <- function(x) x[["has_dim"]]
+
+#' @export
+is.numeric.agbudget_matrix <- function(x) TRUE
 
 #' @export
 length.agbudget_matrix <- function(x) prod(x[["shape"]])
@@ -73,7 +82,7 @@ Math.agbudget_matrix <- function(x, ...) {
 }
 
 #' @export
-Summary.agbudget_matrix <- function(..., na.rm = FALSE) {
+Summary.agbudget_matrix <- function(..., na.rm = FALSE) { # nolint: object_name_linter.
   no_values(paste0(.Generic, "()"))
 }
 

@@ -208,6 +208,23 @@ BEGIN_RCPP
     return rcpp_result_gen;
 END_RCPP
 }
+// run_training_peak
+SEXP run_training_peak(SEXP program, double rows, double cols, bool indices, int optimizer, int loss, bool retained, int accumulate_steps);
+RcppExport SEXP _agbudget_run_training_peak(SEXP programSEXP, SEXP rowsSEXP, SEXP colsSEXP, SEXP indicesSEXP, SEXP optimizerSEXP, SEXP lossSEXP, SEXP retainedSEXP, SEXP accumulate_stepsSEXP) {
+BEGIN_RCPP
+    Rcpp::RObject rcpp_result_gen;
+    Rcpp::traits::input_parameter< SEXP >::type program(programSEXP);
+    Rcpp::traits::input_parameter< double >::type rows(rowsSEXP);
+    Rcpp::traits::input_parameter< double >::type cols(colsSEXP);
+    Rcpp::traits::input_parameter< bool >::type indices(indicesSEXP);
+    Rcpp::traits::input_parameter< int >::type optimizer(optimizerSEXP);
+    Rcpp::traits::input_parameter< int >::type loss(lossSEXP);
+    Rcpp::traits::input_parameter< bool >::type retained(retainedSEXP);
+    Rcpp::traits::input_parameter< int >::type accumulate_steps(accumulate_stepsSEXP);
+    rcpp_result_gen = Rcpp::wrap(run_training_peak(program, rows, cols, indices, optimizer, loss, retained, accumulate_steps));
+    return rcpp_result_gen;
+END_RCPP
+}
 
 static const R_CallMethodDef CallEntries[] = {
     {"_agbudget_count_parameters", (DL_FUNC) &_agbudget_count_parameters, 2},
@@ -228,6 +245,7 @@ static const R_CallMethodDef CallEntries[] = {
     {"_agbudget_program_finish", (DL_FUNC) &_agbudget_program_finish, 3},
     {"_agbudget_program_layers", (DL_FUNC) &_agbudget_program_layers, 1},
     {"_agbudget_run_training_program", (DL_FUNC) &_agbudget_run_training_program, 8},
+    {"_agbudget_run_training_peak", (DL_FUNC) &_agbudget_run_training_peak, 8},
     {NULL, NULL, 0}
 };
 

@@ -229,10 +229,23 @@ Rcpp::List tape_list(const agbudget::TapeReport& tape) {
       Rcpp::_["nodes"] = static_cast<double>(tape.nodes),
       Rcpp::_["operands"] = static_cast<double>(tape.operands),
       Rcpp::_["activations"] = static_cast<double>(tape.activations),
-      Rcpp::_["fields"] = static_cast<double>(tape.fields),
-      Rcpp::_["op"] = op, Rcpp::_["op_nodes"] = nodes, Rcpp::_["op_bytes"] = bytes,
+      Rcpp::_["fields"] = static_cast<double>(tape.fields), Rcpp::_["op"] = op,
+      Rcpp::_["op_nodes"] = nodes, Rcpp::_["op_bytes"] = bytes,
       Rcpp::_["layer_bytes"] =
           Rcpp::NumericVector(tape.by_layer.begin(), tape.by_layer.end()));
+}
+
+agbudget::TrainingPlan training_plan(double rows, double cols, bool indices,
+                                     int optimizer, int loss, bool retained,
+                                     int accumulate_steps) {
+  agbudget::TrainingPlan plan;
+  plan.input = {static_cast<agbudget::Extent>(rows), static_cast<agbudget::Extent>(cols)};
+  plan.input_is_indices = indices;
+  plan.optimizer = static_cast<agbudget::OptimizerKind>(optimizer);
+  plan.loss = static_cast<agbudget::LossKind>(loss);
+  plan.loop = retained ? agbudget::Loop::retained : agbudget::Loop::released;
+  plan.accumulate_steps = accumulate_steps;
+  return plan;
 }
 
 }  // namespace
@@ -257,8 +270,8 @@ SEXP program_append(SEXP program, const std::string& operation,
                     const Rcpp::NumericVector& attributes) {
   return guarded([&]() -> SEXP {
     agbudget::Program& target = *ProgramPtr(program);
-    const agbudget::ValueId id = target.append(agbudget::opcode_named(operation), operands,
-                                               as_integers(attributes));
+    const agbudget::ValueId id = target.append(agbudget::opcode_named(operation),
+                                               operands, as_integers(attributes));
     const agbudget::Value& value = target.value(id);
     return Rcpp::NumericVector::create(id, static_cast<double>(value.shape.rows),
                                        static_cast<double>(value.shape.cols),
@@ -336,19 +349,24 @@ Rcpp::List program_layers(SEXP program) {
 SEXP run_training_program(SEXP program, double rows, double cols, bool indices,
                           int optimizer, int loss, bool retained, int accumulate_steps) {
   return guarded([&]() -> SEXP {
-    agbudget::TrainingPlan plan;
-    plan.input = {static_cast<agbudget::Extent>(rows),
-                  static_cast<agbudget::Extent>(cols)};
-    plan.input_is_indices = indices;
-    plan.optimizer = static_cast<agbudget::OptimizerKind>(optimizer);
-    plan.loss = static_cast<agbudget::LossKind>(loss);
-    plan.loop = retained ? agbudget::Loop::retained : agbudget::Loop::released;
-    plan.accumulate_steps = accumulate_steps;
-    const agbudget::TrainingRecord record =
-        agbudget::run_training(*ProgramPtr(program), plan);
+    const agbudget::TrainingRecord record = agbudget::run_training(
+        *ProgramPtr(program),
+        training_plan(rows, cols, indices, optimizer, loss, retained, accumulate_steps));
     return Rcpp::List::create(
         Rcpp::_["timeline"] = timeline_list(record.events),
         Rcpp::_["peak"] = static_cast<double>(record.peak_event + 1),
         Rcpp::_["tape"] = tape_list(record.tape));
+  });
+}
+
+// The highest live bytes alone, for a search that asks for them many times.
+// [[Rcpp::export(rng = false)]]
+SEXP run_training_peak(SEXP program, double rows, double cols, bool indices,
+                       int optimizer, int loss, bool retained, int accumulate_steps) {
+  return guarded([&]() -> SEXP {
+    const agbudget::TrainingRecord record = agbudget::run_training(
+        *ProgramPtr(program),
+        training_plan(rows, cols, indices, optimizer, loss, retained, accumulate_steps));
+    return Rcpp::NumericVector::create(static_cast<double>(record.peak().live));
   });
 }

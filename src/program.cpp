@@ -104,8 +104,7 @@ Shape additive_shape(const Value& a, const Value& b) {
 // an operand that wants a gradient must have that, or the full extent.
 Shape product_shape(const Value& a, const Value& b) {
   if (!a.has_dim || !b.has_dim) {
-    throw ShapeError(
-        "both operands must be matrices; ag_scale() multiplies by a number");
+    throw ShapeError("both operands must be matrices; ag_scale() multiplies by a number");
   }
   const Shape full{std::max(a.shape.rows, b.shape.rows),
                    std::max(a.shape.cols, b.shape.cols)};
@@ -197,7 +196,8 @@ void Program::set_requires_gradient(ValueId id, bool requires_gradient) {
 std::vector<ValueId> Program::built_parameters() const {
   std::vector<ValueId> built;
   for (std::size_t i = 0; i < forward_begin_; ++i) {
-    if (instructions_[i].op == Opcode::parameter) built.push_back(instructions_[i].result);
+    if (instructions_[i].op == Opcode::parameter)
+      built.push_back(instructions_[i].result);
   }
   return built;
 }
@@ -239,7 +239,9 @@ void Program::attribute_parameters(const std::vector<ValueId>& operands) {
 
 Value Program::infer(Opcode op, const std::vector<ValueId>& operands,
                      Attributes& attributes) const {
-  const auto operand = [&](std::size_t i) -> const Value& { return value(operands.at(i)); };
+  const auto operand = [&](std::size_t i) -> const Value& {
+    return value(operands.at(i));
+  };
   const auto shape = [&](std::size_t i) -> const Shape& { return operand(i).shape; };
 
   Value result;

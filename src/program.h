@@ -47,7 +47,7 @@ enum class Opcode : std::uint8_t {
   cross_entropy_loss,
   softmax_cross_entropy_loss,
   // layers
-  linear,      // x, W, b; attribute: activation
+  linear,  // x, W, b; attribute: activation
   dropout,
   batch_norm,  // x, gamma, beta, running mean, running variance; attribute: training
   layer_norm,  // x, and gamma and beta where affine

@@ -5,7 +5,7 @@ seed_kept <- function(code) {
   on.exit({
     if (had) {
       assign(".Random.seed", old, globalenv())
-    } else {
+    } else if (exists(".Random.seed", globalenv(), inherits = FALSE)) {
       rm(list = ".Random.seed", envir = globalenv())
     }
   })
