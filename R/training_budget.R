@@ -188,12 +188,11 @@ new_budget <- function(architecture, batch_size, optimizer, loss, loop,
                        accumulate_steps) {
   program <- trace_forward(architecture, batch_size)
   input <- architecture$input
-  run <- function(loop) {
+  run <- function(loop, binding) {
     run_program(program, input$rows, batch_size, input$indices, optimizer, loss, loop,
-                accumulate_steps)
+                accumulate_steps, binding)
   }
-  record <- run(loop)
-  other <- run(setdiff(loops, loop))
+  record <- run(loop, run_training_program)
   layers <- layer_table(program, record$tape$layer_bytes)
   timeline <- timeline_frame(record$timeline, program_layers(program)$label)
   peak <- lapply(unclass(timeline), `[[`, record$peak)
@@ -205,7 +204,7 @@ new_budget <- function(architecture, batch_size, optimizer, loss, loop,
       timeline = timeline,
       layers = layers,
       tape = tape_report(record$tape),
-      other_loop_bytes = other$timeline$live_bytes[[other$peak]],
+      other_loop_bytes = run(setdiff(loops, loop), run_training_peak),
       model = list(
         layers = sum(layers$kind != "loss"), parameters = sum(layers$parameters)
       ),

@@ -197,14 +197,12 @@ TensorPtr layer_norm(Engine& engine, const TensorPtr& x, const TensorPtr& gamma,
     out->requires_gradient |= input->requires_gradient;
   }
   if (!out->requires_gradient) return out;
-  engine.record(
-      out, nullptr, std::move(inputs),
-      {x->data, mean, variance, deviation, normalised, gamma_values, beta_values,
-       out->data},
-      {},
-      [&engine, shape, affine](const Matrix&) -> Gradients {
-        return layer_norm_gradient(engine, shape, affine);
-      });
+  engine.record(out, nullptr, std::move(inputs),
+                {x->data, mean, variance, deviation, normalised, gamma_values,
+                 beta_values, out->data},
+                {}, [&engine, shape, affine](const Matrix&) -> Gradients {
+                  return layer_norm_gradient(engine, shape, affine);
+                });
   return out;
 }
 
@@ -236,6 +234,7 @@ TensorPtr embedding(Engine& engine, const TensorPtr& indices, const TensorPtr& t
 TensorPtr multihead_attention(Engine& engine, const TensorPtr& q, const TensorPtr& k,
                               const TensorPtr& v, const AttentionWeights& weights,
                               const AttentionOptions& options) {
+  engine.begin("attention");
   const TensorPtr queries = matmul(engine, weights.query, q);
   const TensorPtr keys = matmul(engine, weights.key, k);
   const TensorPtr values = matmul(engine, weights.value, v);

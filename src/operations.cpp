@@ -120,7 +120,9 @@ TensorPtr reduce(Engine& engine, const TensorPtr& x, Along along, bool divides) 
   }
   TensorPtr out = engine.result(std::move(value), {x.get()});
   if (!out->requires_gradient) return out;
-  engine.record(out, "sum", {x}, {x->data, out->data}, {},
+  const Matrix in_shape = engine.integers(2);
+  const Matrix divisor = engine.reals(1);
+  engine.record(out, "sum", {x}, {x->data, out->data, in_shape}, {in_shape, divisor},
                 [&engine, shape, along, divides](const Matrix& grad_out) -> Gradients {
                   if (along == Along::all) return {engine.real(shape)};
                   Matrix g = engine.real(grad_out.shape);
@@ -185,7 +187,8 @@ TensorPtr add(Engine& engine, const TensorPtr& a, const TensorPtr& b) {
   const bool a_needs = a->requires_gradient;
   const bool b_needs = b->requires_gradient;
   engine.record(
-      out, "add", {a, b}, {a->data, expanded, original}, {original},
+      out, "add", {a, b}, {a->data, expanded, original},
+      {original, engine.integers(1), engine.integers(1)},
       [&engine, a_needs, b_needs, original](const Matrix& grad_out) -> Gradients {
         return {a_needs ? grad_out : Matrix(),
                 b_needs ? reduced_like(engine, original, grad_out) : Matrix()};
@@ -246,7 +249,8 @@ TensorPtr scale(Engine& engine, const TensorPtr& x) {
   engine.begin("scale");
   TensorPtr out = engine.result(engine.real(x->shape()), {x.get()});
   if (!out->requires_gradient) return out;
-  engine.record(out, "scale", {x}, {x->data}, {},
+  const Matrix scalar = engine.reals(1);
+  engine.record(out, "scale", {x}, {x->data, scalar}, {scalar},
                 [&engine](const Matrix& grad_out) -> Gradients {
                   return {engine.real(grad_out.shape)};
                 });
@@ -417,7 +421,10 @@ TensorPtr slice_rows(Engine& engine, const TensorPtr& x, Extent count) {
   }
   TensorPtr out = engine.result(std::move(value), {x.get()});
   if (!out->requires_gradient) return out;
-  engine.record(out, "slice_rows", {x}, {x->data}, {},
+  const Matrix from = engine.integers(1);
+  const Matrix n = engine.integers(1);
+  const Matrix rows = engine.integers(1);
+  engine.record(out, "slice_rows", {x}, {x->data, from, n, rows}, {from, n, rows},
                 [&engine, original, count](const Matrix&) -> Gradients {
                   Matrix padded = engine.real(original);
                   const Matrix index = engine.integers(count);
@@ -437,7 +444,8 @@ TensorPtr concat_rows(Engine& engine, const TensorPtr& a, const TensorPtr& b) {
   const bool a_needs = a->requires_gradient;
   const bool b_needs = b->requires_gradient;
   engine.record(
-      out, "concat_rows", {a, b}, {a->data, b->data}, {},
+      out, "concat_rows", {a, b}, {a->data, b->data},
+      {engine.integers(1), engine.integers(1)},
       [&engine, a_needs, b_needs, a_shape, b_shape](const Matrix&) -> Gradients {
         return {a_needs ? engine.real(a_shape) : Matrix(),
                 b_needs ? engine.real(b_shape) : Matrix()};
@@ -485,7 +493,7 @@ TensorPtr mse_loss(Engine& engine, const TensorPtr& prediction, const TensorPtr&
   if (!out->requires_gradient) return out;
   engine.record(
       out, "loss_const", {prediction}, {prediction->data, target->data, difference},
-      {difference},
+      {difference, engine.reals(1)},
       [&engine, shape](const Matrix&) -> Gradients { return {engine.real(shape)}; });
   return out;
 }
@@ -512,7 +520,7 @@ TensorPtr cross_entropy_loss(Engine& engine, const TensorPtr& prediction,
     return engine.real(shape);
   };
   std::vector<Matrix> fields;
-  if (engine.recording(*prediction)) fields.push_back(quotient());
+  if (engine.recording(*prediction)) fields = {quotient(), engine.reals(1)};
   engine.record(out, "loss_const", {prediction},
                 {prediction->data, target->data, clamped}, std::move(fields),
                 [quotient](const Matrix&) -> Gradients { return {quotient()}; });
@@ -540,13 +548,13 @@ TensorPtr softmax_cross_entropy_loss(Engine& engine, const TensorPtr& logits,
   if (!out->requires_gradient) return out;
 
   std::vector<Matrix> fields;
-  if (engine.recording(*logits)) fields.push_back(engine.real(shape));
-  engine.record(
-      out, "loss_const", {logits},
-      {logits->data, given_matrix(*target), indices, labels, maxima, spread_maxima,
-       exponentials, sums, p, clamped},
-      std::move(fields),
-      [&engine, shape](const Matrix&) -> Gradients { return {engine.real(shape)}; });
+  if (engine.recording(*logits)) fields = {engine.real(shape), engine.reals(1)};
+  engine.record(out, "loss_const", {logits},
+                {logits->data, given_matrix(*target), indices, labels, maxima,
+                 spread_maxima, exponentials, sums, p, clamped},
+                std::move(fields), [&engine, shape](const Matrix&) -> Gradients {
+                  return {engine.real(shape)};
+                });
   return out;
 }
 

@@ -31,6 +31,7 @@ class Optimizer {
   Tensors parameters_;
   std::vector<Matrix> first_moments_;  // or the velocity
   std::vector<Matrix> second_moments_;
+  BlockRef environment_;
   // Adam's locals: each holds the previous parameter's until it is bound again.
   Matrix first_corrected_;
   Matrix second_corrected_;

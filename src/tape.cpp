@@ -37,7 +37,9 @@ Matrix Engine::logical(Shape shape) {
 
 Matrix Engine::integers(Extent length) {
   const Bytes data = vector_heap_bytes(checked_multiply(length, bytes_per_integer));
-  return {{length, 1}, heap_.allocate(data, Component::temporaries), false,
+  return {{length, 1},
+          heap_.allocate(data, Component::temporaries),
+          false,
           bytes_per_integer};
 }
 
@@ -49,6 +51,8 @@ Matrix Engine::reals(Extent length) {
 void Engine::begin(const char* operation) {
   operation_ = operation;
   timeline_.start(layer_, operation);
+  const Bytes code = loaded_code_.load(operation);
+  if (code > 0) permanent_.push_back(heap_.allocate(code, Component::bookkeeping));
 }
 
 void Engine::keep(const Matrix& matrix) {
@@ -151,8 +155,7 @@ GradientTable Engine::backward(const TensorPtr& loss) {
 GradientTable Engine::walk(TensorId seed, Matrix seed_gradient,
                            const std::vector<Node>& nodes) {
   GradientTable gradients;
-  gradients.values.emplace(seed, std::move(seed_gradient));
-  grow_table(gradients);
+  entry(gradients, seed) = std::move(seed_gradient);
   const BlockRef reversed =
       heap_.allocate(list_bytes(nodes.size()), Component::bookkeeping);
 
@@ -179,20 +182,32 @@ GradientTable Engine::walk(TensorId seed, Matrix seed_gradient,
 
       const Component owner =
           input.is_parameter ? Component::gradients : Component::activation_gradients;
-      const auto [entry, is_new] = gradients.values.try_emplace(input.id);
-      existing = entry->second;
-      entry->second = existing ? real(contribution.shape) : contribution;
-      heap_.claim(entry->second.block, owner);
-      if (is_new) grow_table(gradients);
+      Matrix& gradient = entry(gradients, input.id);
+      existing = gradient;
+      gradient = existing ? real(contribution.shape) : contribution;
+      heap_.claim(gradient.block, owner);
     }
   }
   return gradients;
 }
 
-void Engine::grow_table(GradientTable& gradients) {
-  const Bytes bytes = hash_table_bytes(gradients.values.size());
-  if (gradients.table && gradients.table->bytes == bytes) return;
-  gradients.table = heap_.allocate(bytes, Component::bookkeeping);
+Matrix& Engine::entry(GradientTable& gradients, TensorId id) {
+  const auto [found, is_new] = gradients.values.try_emplace(id);
+  if (is_new) {
+    intern_name(id);
+    if (gradients.names.insert(id) || !gradients.table) {
+      gradients.table = heap_.allocate(gradients.names.bytes(), Component::bookkeeping);
+    }
+  }
+  return found->second;
+}
+
+void Engine::intern_name(TensorId id) {
+  const auto index = static_cast<std::size_t>(id);
+  if (index >= named_.size()) named_.resize(2 * index + 1, false);
+  if (named_[index]) return;
+  named_[index] = true;
+  permanent_.push_back(heap_.allocate(symbol_bytes, Component::bookkeeping));
 }
 
 void Engine::draw_random_numbers() { random_seed_ = Matrix(); }

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "bookkeeping.h"
 #include "matrix.h"
 #include "timeline.h"
 
@@ -73,6 +74,7 @@ struct Node {
 // returns.
 struct GradientTable {
   std::unordered_map<TensorId, Matrix> values;
+  NameTable names;
   BlockRef table;
 };
 
@@ -135,13 +137,17 @@ class Engine {
   void keep(const Matrix& matrix);
   void append(Node node);
   void resize_tape_list(std::size_t length);
-  void grow_table(GradientTable& gradients);
+  Matrix& entry(GradientTable& gradients, TensorId id);
+  void intern_name(TensorId id);
 
   Heap& heap_;
   Timeline& timeline_;
   std::vector<Node> nodes_;
   BlockRef tape_list_;
   Matrix random_seed_;
+  LoadedCode loaded_code_;
+  std::vector<BlockRef> permanent_;  // code and symbols
+  std::vector<bool> named_;          // by tensor id: whether it is a symbol already
   TensorId next_id_ = 1;
   int layer_ = 0;
   const char* operation_ = "";

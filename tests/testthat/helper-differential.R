@@ -228,7 +228,9 @@ means_nothing <- function(args, value, env) {
   batch_size <- argument("batch_size", 32L)
   frac <- argument("activation_frac", 0.01)
   total <- numbers(value$total)
-  length(total) == 0L || !all(is.finite(total)) ||
+  # bit64's arithmetic can make something of an empty vector.
+  is_empty <- c(length(numbers(batch_size)), length(numbers(frac)), length(total)) == 0L
+  any(is_empty) || !all(is.finite(total)) ||
     no_number(batch_size) || no_number(frac) ||
     !isTRUE(all(numbers(batch_size) >= 0)) || !isTRUE(all(numbers(frac) >= 0))
 }
