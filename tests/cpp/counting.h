@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 #include <memory>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <utility>
 
@@ -25,10 +26,25 @@ constexpr Bytes dims = 8;
 constexpr Bytes matrix(Extent rows, Extent cols) { return doubles(rows * cols) + dims; }
 constexpr Bytes logical(Extent rows, Extent cols) { return ints(rows * cols) + dims; }
 
+// Bytes that equal what a reader works out, but for the few single numbers (lengths,
+// scalars: 8 bytes each) that every node keeps beside its matrices.
+struct Amount {
+  Bytes bytes = 0;
+  Bytes numbers = 0;
+
+  bool operator==(Bytes expected) const {
+    return bytes >= expected && bytes <= expected + numbers;
+  }
+};
+
+inline std::ostream& operator<<(std::ostream& stream, const Amount& amount) {
+  return stream << amount.bytes;
+}
+
 // What one operation took, over what was live before it.
 struct Taken {
-  Bytes kept = 0;           // after the forward pass, with the tape on
-  Bytes forward_peak = 0;   // while it ran
+  Amount kept;              // after the forward pass, with the tape on
+  Amount forward_peak;      // while it ran
   Bytes backward_peak = 0;  // while its backward rule ran
   Bytes gradients = 0;      // what that leaves
 };
@@ -67,6 +83,7 @@ class Bench {
   Taken forward(Operation operation) {
     Taken taken;
     const Bytes before = live();
+    const std::size_t nodes = engine.nodes().size();
     // An operation may consist of several, each of which marks the heap.
     timeline.finish();
     const std::size_t first = timeline.events().size();
@@ -75,9 +92,11 @@ class Bench {
     for (std::size_t i = first; i < timeline.events().size(); ++i) {
       const agbudget::Event& event = timeline.events()[i];
       const Bytes bytes = without_bookkeeping(event.live, event.components) - before;
-      if (bytes > taken.forward_peak) taken.forward_peak = bytes;
+      taken.forward_peak.bytes = std::max(taken.forward_peak.bytes, bytes);
     }
-    taken.kept = live() - before;
+    taken.kept.bytes = live() - before;
+    const Bytes numbers = 24 * static_cast<Bytes>(engine.nodes().size() - nodes);
+    taken.kept.numbers = taken.forward_peak.numbers = numbers;
     return taken;
   }
 

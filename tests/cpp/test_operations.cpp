@@ -1,6 +1,5 @@
 // One case worked out by hand for each operation, from the source of ggmlR 0.8.8.1
-// (R/autograd.R, R/ag_select.R). M is a matrix of x's shape, L a logical one. What R
-// takes for single numbers is left out.
+// (R/autograd.R, R/ag_select.R). M is a matrix of x's shape, L a logical one.
 
 #include "counting.h"
 #include "operations.h"
@@ -271,10 +270,10 @@ TEST_CASE("reshape and transpose copy, there and back") {
 TEST_CASE("slice_rows pads the gradient to the full shape") {
   Bench bench;
   const TensorPtr x = bench.parameter(m, n);
-  const Taken taken = bench.run([&] { return slice_rows(bench.engine, x, 100); });
-  CHECK(taken.kept == matrix(100, n));
-  CHECK(taken.forward_peak == ints(100) + matrix(100, n));
-  CHECK(taken.backward_peak == M + ints(100));
+  const Taken taken = bench.run([&] { return slice_rows(bench.engine, x, 200); });
+  CHECK(taken.kept == matrix(200, n));
+  CHECK(taken.forward_peak == ints(200) + matrix(200, n));
+  CHECK(taken.backward_peak == M + ints(200));
   CHECK(taken.gradients == M);
 }
 
@@ -391,12 +390,11 @@ TEST_CASE("with the tape off a frame is kept, but no node") {
 TEST_CASE("an output that is let go takes its frame along once the tape is cleared") {
   Bench bench;
   const TensorPtr x = bench.parameter(m, n);
-  const Bytes before = bench.heap.live();
   bench.forward([&] { return softmax(bench.engine, x); });
   bench.output.reset();
   CHECK(bench.live() == M + 4 * M);  // x, and what the tape's node holds
   bench.engine.clear_tape();
-  CHECK(bench.heap.live() == before);
+  CHECK(bench.live() == M);
 }
 
 TEST_CASE("backward leaves a gradient of every tensor and adds contributions up") {

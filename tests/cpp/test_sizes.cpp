@@ -7,6 +7,8 @@
 //   (gc()[2, 1] - a) / 1e5
 
 #include <catch2/catch.hpp>
+#include <utility>
+#include <vector>
 
 #include "bookkeeping.h"
 #include "counting.h"
@@ -75,12 +77,97 @@ TEST_CASE("a matrix takes its data and its dim attribute") {
   CHECK(bench.heap.live() == 120424 + 32);
 }
 
-TEST_CASE("lists take a pointer an element, environments' tables 29 of them at first") {
+TEST_CASE("lists take a pointer an element") {
   CHECK(agbudget::list_bytes(0) == 0);
+  CHECK(agbudget::list_bytes(1) == 8);
   CHECK(agbudget::list_bytes(17) == 136);
-  CHECK(agbudget::hash_table_bytes(0) == 29 * 8);
-  CHECK(agbudget::hash_table_bytes(24) == 29 * 8);  // 24 <= 0.85 * 29 = 24.65
-  CHECK(agbudget::hash_table_bytes(25) == 34 * 8);  // floor(29 * 1.2)
-  CHECK(agbudget::hash_table_bytes(28) == 34 * 8);  // 28 <= 0.85 * 34 = 28.9
-  CHECK(agbudget::hash_table_bytes(29) == 40 * 8);  // floor(34 * 1.2)
+}
+
+// The n-th name, and env.profile(e)$size from then on, in R 4.2.2:
+//   e <- new.env(hash = TRUE, parent = emptyenv())
+//   for (n in seq_along(ids)) assign(as.character(ids[n]), 1, envir = e)
+TEST_CASE("an environment's table grows when R's does") {
+  using Growth = std::vector<std::pair<int, Bytes>>;
+  const auto growth = [](std::int32_t first, std::int32_t by, int count) {
+    Growth found;
+    agbudget::NameTable table;
+    Bytes size = table.bytes();
+    CHECK(size == 29 * 8);
+    for (int i = 0; i < count; ++i) {
+      const bool grew = table.insert(first + i * by);
+      CHECK(grew == (table.bytes() != size));
+      size = table.bytes();
+      if (grew) found.emplace_back(i + 1, size / 8);
+    }
+    return found;
+  };
+  CHECK(growth(1, 1, 400) == Growth{{25, 34},
+                                    {37, 40},
+                                    {44, 48},
+                                    {55, 57},
+                                    {61, 68},
+                                    {73, 81},
+                                    {85, 97},
+                                    {100, 116},
+                                    {118, 139},
+                                    {142, 166},
+                                    {182, 199},
+                                    {211, 238},
+                                    {242, 285},
+                                    {323, 342},
+                                    {356, 410},
+                                    {393, 492}});
+  CHECK(growth(100001, 3, 300) == Growth{{25, 34},
+                                         {30, 40},
+                                         {37, 48},
+                                         {68, 57},
+                                         {98, 68},
+                                         {99, 81},
+                                         {141, 97},
+                                         {143, 116},
+                                         {144, 139},
+                                         {168, 166},
+                                         {215, 199},
+                                         {217, 238},
+                                         {246, 285}});
+}
+
+TEST_CASE("code is counted when it is first called, and never beyond its bound") {
+  agbudget::LoadedCode code;
+  const Bytes relu = code.load("relu");
+  CHECK(relu > 0);
+  CHECK(code.load("relu") == 0);
+  CHECK(code.load("no such operation") == 0);
+  Bytes total = relu;
+  for (const char* operation : {"sub",
+                                "mul",
+                                "scale",
+                                "sigmoid",
+                                "tanh",
+                                "softmax",
+                                "log_softmax",
+                                "log",
+                                "exp",
+                                "pow",
+                                "clamp",
+                                "sum",
+                                "mean",
+                                "reshape",
+                                "transpose",
+                                "slice_rows",
+                                "concat_rows",
+                                "gather",
+                                "argmax",
+                                "cross_entropy_loss",
+                                "softmax_cross_entropy_loss",
+                                "dropout",
+                                "batch_norm",
+                                "layer_norm",
+                                "embedding",
+                                "attention",
+                                "checkpoint",
+                                "sgd"}) {
+    total += code.load(operation);
+  }
+  CHECK(total <= 200000);
 }
