@@ -121,7 +121,8 @@ TensorPtr reduce(Engine& engine, const TensorPtr& x, Along along, bool divides) 
   TensorPtr out = engine.result(std::move(value), {x.get()});
   if (!out->requires_gradient) return out;
   const Matrix in_shape = engine.integers(2);
-  const Matrix divisor = engine.reals(1);
+  // ag_sum() records the literal 1 of its own code.
+  const Matrix divisor = divides ? engine.reals(1) : Matrix();
   engine.record(out, "sum", {x}, {x->data, out->data, in_shape}, {in_shape, divisor},
                 [&engine, shape, along, divides](const Matrix& grad_out) -> Gradients {
                   if (along == Along::all) return {engine.real(shape)};
@@ -443,9 +444,10 @@ TensorPtr concat_rows(Engine& engine, const TensorPtr& a, const TensorPtr& b) {
   if (!out->requires_gradient) return out;
   const bool a_needs = a->requires_gradient;
   const bool b_needs = b->requires_gradient;
+  const Matrix a_rows = engine.integers(1);
+  const Matrix b_rows = engine.integers(1);
   engine.record(
-      out, "concat_rows", {a, b}, {a->data, b->data},
-      {engine.integers(1), engine.integers(1)},
+      out, "concat_rows", {a, b}, {a->data, b->data, a_rows, b_rows}, {a_rows, b_rows},
       [&engine, a_needs, b_needs, a_shape, b_shape](const Matrix&) -> Gradients {
         return {a_needs ? engine.real(a_shape) : Matrix(),
                 b_needs ? engine.real(b_shape) : Matrix()};
@@ -515,8 +517,8 @@ TensorPtr cross_entropy_loss(Engine& engine, const TensorPtr& prediction,
   // quotient is fresh.
   const Matrix labels = target->data;
   const auto quotient = [&engine, shape, labels]() {
-    const Matrix negated = labels.has_dim ? engine.real(labels.shape)
-                                          : engine.reals(labels.shape.length());
+    const Matrix negated =
+        labels.has_dim ? engine.real(labels.shape) : engine.reals(labels.shape.length());
     return engine.real(shape);
   };
   std::vector<Matrix> fields;
