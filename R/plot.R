@@ -9,7 +9,7 @@ component_colours <- c(
   activation_gradients = "#F0E442", temporaries = "#CC79A7", bookkeeping = "#000000"
 )
 component_hatching <- c(
-  batch_and_targets = NA, weights = NA, superseded_weights = 45, gradients = NA,
+  batch_and_targets = NA, weights = NA, superseded_weights = 45, gradients = 0,
   optimizer_state = 135, activations = NA, activation_gradients = 45, temporaries = 135,
   bookkeeping = NA
 )
@@ -353,7 +353,7 @@ plot.ag_comparison <- function(x, main = "Vector heap that training needs", ...)
   graphics::plot.new()
   plot_window(
     list(
-      xlim = comparison_range(x$batch_size, grepl("x", log), pad = 0.03),
+      xlim = comparison_range(x$batch_size, grepl("x", log), pad = 0.04),
       ylim = comparison_range(c(x$heap_bytes, memory), grepl("y", log), pad = 0.07),
       log = log, xaxs = "i", yaxs = "i"
     ), ...
@@ -373,7 +373,9 @@ plot.ag_comparison <- function(x, main = "Vector heap that training needs", ...)
 # A line an optimizer and loop.
 comparison_lines <- function(x) {
   lines <- list()
-  for (group in split(seq_len(nrow(x)), paste(x$optimizer, x$loop))) {
+  kinds <- interaction(factor(x$optimizer, optimizers), factor(x$loop, loops),
+                       lex.order = TRUE, drop = TRUE)
+  for (group in split(seq_len(nrow(x)), kinds)) {
     rows <- group[order(x$batch_size[group])]
     first <- rows[[1L]]
     line <- list(
@@ -417,11 +419,11 @@ label_lines <- function(lines) {
   last <- vapply(lines, function(line) line$batch[[length(line$batch)]], 0)
   inches <- graphics::grconvertY(ends, "user", "inches")
   limits <- graphics::grconvertY(region[3:4], "user", "inches")
-  y <- graphics::grconvertY(spread_apart(inches, text_height() * 1.1, limits),
+  y <- graphics::grconvertY(spread_apart(inches, text_height() * 1.25, limits),
                             "inches", "user")
   old <- graphics::par(xpd = NA)
   on.exit(graphics::par(old))
-  graphics::segments(last, ends, shift_x(region[[2L]], 0.12), y, col = "grey50", lwd = 0.8)
+  graphics::segments(shift_x(last, 0.07), ends, shift_x(region[[2L]], 0.12), y, col = "grey50", lwd = 0.8)
   for (i in seq_along(lines)) {
     draw_symbol(lines[[i]], shift_x(region[[2L]], 0.2), y[[i]])
     graphics::text(shift_x(region[[2L]], 0.31), y[[i]], lines[[i]]$label,
