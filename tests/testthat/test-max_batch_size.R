@@ -15,14 +15,18 @@ expect_largest <- function(architecture, memory, ...) {
 }
 
 test_that("the batch found fits and one more does not", {
-  # Lightning-AI/pytorch-lightning#18426: a finder returned a doubled, untested batch.
+  # See Lightning-AI/pytorch-lightning#18426: the finder doubled, and did not try.
   models <- list(
     dense = eval(bquote(ag_architecture(.(mlp)))),
     `batch norm` = ag_architecture(ag_sequential(
       ag_linear(64L, 64L), ag_batch_norm(64L), ag_dropout(0.3), ag_linear(64L, 8L)
     )),
-    `layer norm` = ag_architecture(ag_sequential(ag_linear(64L, 64L), ag_layer_norm(64L))),
-    embedding = ag_architecture(ag_sequential(ag_embedding(500L, 64L), ag_linear(64L, 8L))),
+    `layer norm` = ag_architecture(ag_sequential(
+      ag_linear(64L, 64L), ag_layer_norm(64L)
+    )),
+    embedding = ag_architecture(ag_sequential(
+      ag_embedding(500L, 64L), ag_linear(64L, 8L)
+    )),
     attention = ag_architecture(ag_sequential(
       ag_multihead_attention(32L, 4L), ag_linear(32L, 8L)
     ))
@@ -93,7 +97,7 @@ test_that("the answer can be used as a batch size", {
 })
 
 test_that("where not even one fits it is 0, with the shortfall", {
-  # Lightning-AI/pytorch-lightning#3103, huggingface/accelerate#1934
+  # See Lightning-AI/pytorch-lightning#3103 and huggingface/accelerate#1934.
   architecture <- eval(bquote(ag_architecture(.(mlp))))
   budget <- ag_training_budget(architecture, 1)
   expect_warning(
@@ -115,7 +119,7 @@ test_that("where not even one fits it is 0, with the shortfall", {
 })
 
 test_that("a margin of 0.1 of 1,000 bytes behaves as 900", {
-  # Lightning-AI/pytorch-lightning#20447
+  # See Lightning-AI/pytorch-lightning#20447.
   expect_identical(usable_memory(1000, 0.1), 900)
   expect_identical(usable_memory(1000, 0.9), 100)
   expect_identical(usable_memory(1000, 0.7), 300)
@@ -128,7 +132,8 @@ test_that("a margin of 0.1 of 1,000 bytes behaves as 900", {
   }
   need <- need_at(architecture, 50)
   expect_identical(ag_max_batch_size(architecture, need * 10, margin = 0.9), 50)
-  for (margin in list(-0.1, 1, 1.5, NA, NA_real_, NaN, Inf, "0.1", c(0, 0.1), NULL, TRUE)) {
+  bad <- list(-0.1, 1, 1.5, NA, NA_real_, NaN, Inf, "0.1", c(0, 0.1), NULL, TRUE)
+  for (margin in bad) {
     expect_error(ag_max_batch_size(architecture, 1e9, margin = margin),
                  "`margin` must be", class = "agbudget_error_bad_argument")
   }
