@@ -45,7 +45,7 @@ program_layers <- function(program) {
     .Call(`_agbudget_program_layers`, program)
 }
 
-run_training_program <- function(program, rows, cols, indices, optimizer, loss, retained, accumulate_steps) {
-    .Call(`_agbudget_run_training_program`, program, rows, cols, indices, optimizer, loss, retained, accumulate_steps)
+run_training_program <- function(program, rows, cols, indices, optimizer, loss, retained, accumulate_steps, resident) {
+    .Call(`_agbudget_run_training_program`, program, rows, cols, indices, optimizer, loss, retained, accumulate_steps, resident)
 }
 

@@ -124,10 +124,11 @@ component_names <- c(
 
 # Replays a traced program; the core's message becomes an error.
 run_program <- function(program, rows, batch_size, indices, optimizer = "adam",
-                        loss = "mse", loop = "retained", accumulate_steps = 1) {
+                        loss = "mse", loop = "retained", accumulate_steps = 1,
+                        resident = FALSE) {
   record <- run_training_program(
     program, rows, batch_size, indices, match(optimizer, optimizers) - 1L,
-    match(loss, losses) - 1L, loop == "retained", as.integer(accumulate_steps)
+    match(loss, losses) - 1L, loop == "retained", as.integer(accumulate_steps), resident
   )
   if (is.character(record)) {
     stop_agbudget(
@@ -141,11 +142,11 @@ new_budget <- function(architecture, batch_size, optimizer, loss, loop,
                        accumulate_steps) {
   program <- trace_forward(architecture, batch_size)
   input <- architecture$input
-  run <- function(loop) {
+  run <- function(loop, resident = FALSE) {
     run_program(program, input$rows, batch_size, input$indices, optimizer, loss, loop,
-                accumulate_steps)
+                accumulate_steps, resident)
   }
-  record <- run(loop)
+  record <- run(loop, resident = TRUE)
   other <- run(setdiff(loops, loop))
   layers <- layer_table(program, record$tape$layer_bytes)
   timeline <- timeline_frame(record$timeline, program_layers(program)$label)
@@ -158,6 +159,7 @@ new_budget <- function(architecture, batch_size, optimizer, loss, loop,
       timeline = timeline,
       layers = layers,
       tape = tape_report(record$tape),
+      resident_bytes = record$resident_bytes, collections = record$collections,
       other_loop_bytes = other$timeline$live_bytes[[other$peak]],
       model = list(layers = nrow(layers), parameters = sum(layers$parameters)),
       batch_size = batch_size, input = input$rows, optimizer = optimizer, loss = loss,

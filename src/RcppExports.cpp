@@ -126,8 +126,8 @@ BEGIN_RCPP
 END_RCPP
 }
 // run_training_program
-SEXP run_training_program(SEXP program, double rows, double cols, bool indices, int optimizer, int loss, bool retained, int accumulate_steps);
-RcppExport SEXP _agbudget_run_training_program(SEXP programSEXP, SEXP rowsSEXP, SEXP colsSEXP, SEXP indicesSEXP, SEXP optimizerSEXP, SEXP lossSEXP, SEXP retainedSEXP, SEXP accumulate_stepsSEXP) {
+SEXP run_training_program(SEXP program, double rows, double cols, bool indices, int optimizer, int loss, bool retained, int accumulate_steps, bool resident);
+RcppExport SEXP _agbudget_run_training_program(SEXP programSEXP, SEXP rowsSEXP, SEXP colsSEXP, SEXP indicesSEXP, SEXP optimizerSEXP, SEXP lossSEXP, SEXP retainedSEXP, SEXP accumulate_stepsSEXP, SEXP residentSEXP) {
 BEGIN_RCPP
     Rcpp::RObject rcpp_result_gen;
     Rcpp::traits::input_parameter< SEXP >::type program(programSEXP);
@@ -138,7 +138,8 @@ BEGIN_RCPP
     Rcpp::traits::input_parameter< int >::type loss(lossSEXP);
     Rcpp::traits::input_parameter< bool >::type retained(retainedSEXP);
     Rcpp::traits::input_parameter< int >::type accumulate_steps(accumulate_stepsSEXP);
-    rcpp_result_gen = Rcpp::wrap(run_training_program(program, rows, cols, indices, optimizer, loss, retained, accumulate_steps));
+    Rcpp::traits::input_parameter< bool >::type resident(residentSEXP);
+    rcpp_result_gen = Rcpp::wrap(run_training_program(program, rows, cols, indices, optimizer, loss, retained, accumulate_steps, resident));
     return rcpp_result_gen;
 END_RCPP
 }
@@ -155,7 +156,7 @@ static const R_CallMethodDef CallEntries[] = {
     {"_agbudget_program_begin_forward", (DL_FUNC) &_agbudget_program_begin_forward, 1},
     {"_agbudget_program_finish", (DL_FUNC) &_agbudget_program_finish, 3},
     {"_agbudget_program_layers", (DL_FUNC) &_agbudget_program_layers, 1},
-    {"_agbudget_run_training_program", (DL_FUNC) &_agbudget_run_training_program, 8},
+    {"_agbudget_run_training_program", (DL_FUNC) &_agbudget_run_training_program, 9},
     {NULL, NULL, 0}
 };
 

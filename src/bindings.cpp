@@ -84,8 +84,8 @@ Rcpp::List tape_list(const agbudget::TapeReport& tape) {
       Rcpp::_["nodes"] = static_cast<double>(tape.nodes),
       Rcpp::_["operands"] = static_cast<double>(tape.operands),
       Rcpp::_["activations"] = static_cast<double>(tape.activations),
-      Rcpp::_["fields"] = static_cast<double>(tape.fields),
-      Rcpp::_["op"] = op, Rcpp::_["op_nodes"] = nodes, Rcpp::_["op_bytes"] = bytes,
+      Rcpp::_["fields"] = static_cast<double>(tape.fields), Rcpp::_["op"] = op,
+      Rcpp::_["op_nodes"] = nodes, Rcpp::_["op_bytes"] = bytes,
       Rcpp::_["layer_bytes"] =
           Rcpp::NumericVector(tape.by_layer.begin(), tape.by_layer.end()));
 }
@@ -112,8 +112,8 @@ SEXP program_append(SEXP program, const std::string& operation,
                     const Rcpp::NumericVector& attributes) {
   return guarded([&]() -> SEXP {
     agbudget::Program& target = *ProgramPtr(program);
-    const agbudget::ValueId id = target.append(agbudget::opcode_named(operation), operands,
-                                               as_integers(attributes));
+    const agbudget::ValueId id = target.append(agbudget::opcode_named(operation),
+                                               operands, as_integers(attributes));
     const agbudget::Value& value = target.value(id);
     return Rcpp::NumericVector::create(id, static_cast<double>(value.shape.rows),
                                        static_cast<double>(value.shape.cols),
@@ -176,7 +176,8 @@ Rcpp::List program_layers(SEXP program) {
 
 // [[Rcpp::export(rng = false)]]
 SEXP run_training_program(SEXP program, double rows, double cols, bool indices,
-                          int optimizer, int loss, bool retained, int accumulate_steps) {
+                          int optimizer, int loss, bool retained, int accumulate_steps,
+                          bool resident) {
   return guarded([&]() -> SEXP {
     agbudget::TrainingPlan plan;
     plan.input = {static_cast<agbudget::Extent>(rows),
@@ -186,11 +187,15 @@ SEXP run_training_program(SEXP program, double rows, double cols, bool indices,
     plan.loss = static_cast<agbudget::LossKind>(loss);
     plan.loop = retained ? agbudget::Loop::retained : agbudget::Loop::released;
     plan.accumulate_steps = accumulate_steps;
+    plan.resident = resident;
     const agbudget::TrainingRecord record =
         agbudget::run_training(*ProgramPtr(program), plan);
     return Rcpp::List::create(
         Rcpp::_["timeline"] = timeline_list(record.events),
         Rcpp::_["peak"] = static_cast<double>(record.peak_event + 1),
-        Rcpp::_["tape"] = tape_list(record.tape));
+        Rcpp::_["tape"] = tape_list(record.tape),
+        Rcpp::_["resident_bytes"] = static_cast<double>(record.resident_bytes),
+        Rcpp::_["collections"] =
+            Rcpp::IntegerVector(record.collections.begin(), record.collections.end()));
   });
 }

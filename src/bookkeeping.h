@@ -32,6 +32,17 @@ inline Bytes node_bytes(std::size_t inputs, std::size_t fields) {
   return 2 * list_bytes(4 + fields) + 2 * list_bytes(inputs);
 }
 
+// What evaluating ggmlR's code leaves behind beside its vectors: nodes (promises,
+// environments, list cells) and small vectors. Estimates, from gc()'s counts on
+// matrices of 3 x 3: an operation takes 420 to 1090 nodes, layers by their operations.
+struct Garbage {
+  std::int64_t nodes;
+  Bytes bytes;
+};
+constexpr Garbage forward_cells{500, 900};
+constexpr Garbage backward_cells{430, 900};
+constexpr Garbage optimizer_cells{550, 1500};
+
 // Mersenne Twister with inversion: 626 integers.
 constexpr Extent random_seed_length = 626;
 

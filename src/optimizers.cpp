@@ -24,6 +24,7 @@ Optimizer::Optimizer(Engine& engine, OptimizerKind kind, Tensors parameters,
 Matrix Optimizer::state(Shape shape) {
   Matrix matrix = engine_.real(shape);
   engine_.heap().claim(matrix.block, Component::optimizer_state);
+  engine_.heap().hold(matrix.block);
   return matrix;
 }
 
@@ -49,6 +50,7 @@ bool Optimizer::step(const GradientTable* gradients) {
     engine_.begin(kind_ == OptimizerKind::adam ? "adam" : "sgd");
     gradient = gradient_for(*parameters_[i], gradients);
     if (!gradient) continue;
+    engine_.spend(optimizer_cells);
     if (kind_ == OptimizerKind::adam) {
       step_adam(i, gradient);
     } else {
@@ -96,6 +98,7 @@ void Optimizer::step_sgd(std::size_t i, const Matrix& gradient) {
 void Optimizer::store_weight(Tensor& parameter, Matrix value) {
   engine_.heap().relabel(parameter.data.block, Component::superseded_weights);
   engine_.heap().relabel(value.block, Component::weights);
+  engine_.heap().hold(value.block);
   parameter.data = std::move(value);
 }
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "bookkeeping.h"
+#include "collector.h"
 
 namespace agbudget {
 
@@ -24,14 +25,16 @@ Frame::~Frame() {
 Matrix Engine::real(Shape shape) {
   const Bytes data =
       vector_heap_bytes(checked_multiply(shape.length(), bytes_per_double));
-  return {shape, heap_.allocate(checked_add(data, dim_bytes), Component::temporaries),
+  return {shape,
+          heap_.allocate(checked_add(data, dim_bytes), Component::temporaries, dim_bytes),
           true};
 }
 
 Matrix Engine::logical(Shape shape) {
   const Bytes data =
       vector_heap_bytes(checked_multiply(shape.length(), bytes_per_integer));
-  return {shape, heap_.allocate(checked_add(data, dim_bytes), Component::temporaries),
+  return {shape,
+          heap_.allocate(checked_add(data, dim_bytes), Component::temporaries, dim_bytes),
           true};
 }
 
@@ -52,6 +55,12 @@ void Engine::begin(const char* operation) {
 
 void Engine::keep(const Matrix& matrix) {
   heap_.claim(matrix.block, Component::activations);
+  heap_.hold(matrix.block);
+}
+
+void Engine::hold(const Tensor& tensor) {
+  heap_.hold(tensor.data.block);
+  heap_.hold(tensor.environment);
 }
 
 TensorPtr Engine::tensor(Matrix data, Component owner) {
@@ -91,9 +100,12 @@ void Engine::record(const TensorPtr& output, const char* op, Tensors inputs,
 void Engine::record_always(const TensorPtr& output, const char* op, Tensors inputs,
                            std::vector<Matrix> fields) {
   if (!enabled_) return;
+  hold(*output);
+  for (const TensorPtr& input : inputs) hold(*input);
+  spend(forward_cells);
   const Bytes cells = node_bytes(inputs.size(), fields.size());
-  append({output->id, output->frame, std::move(inputs), op, std::move(fields),
-          operation_, layer_, heap_.allocate(cells, Component::bookkeeping)});
+  append({output->id, output->frame, std::move(inputs), op, std::move(fields), operation_,
+          layer_, heap_.allocate(cells, Component::bookkeeping)});
 }
 
 void Engine::append(Node node) {
@@ -120,10 +132,12 @@ void Engine::clear_tape() {
 void Engine::accumulate(Tensor& tensor, const Matrix& gradient) {
   if (!tensor.gradient) {
     tensor.gradient = gradient;
+    heap_.hold(gradient.block, tensor.environment);
     return;
   }
   Matrix sum = real(gradient.shape);
   heap_.claim(sum.block, Component::gradients);
+  heap_.hold(sum.block, tensor.environment);
   tensor.gradient = std::move(sum);
 }
 
@@ -150,6 +164,7 @@ GradientTable Engine::backward(const TensorPtr& loss) {
 GradientTable Engine::walk(TensorId seed, Matrix seed_gradient,
                            const std::vector<Node>& nodes) {
   GradientTable gradients;
+  gradients.environment = heap_.allocate(0, Component::bookkeeping);
   gradients.values.emplace(seed, std::move(seed_gradient));
   grow_table(gradients);
   const BlockRef reversed =
@@ -168,6 +183,7 @@ GradientTable Engine::walk(TensorId seed, Matrix seed_gradient,
 
     layer_ = node->layer;
     begin(node->operation);
+    spend(backward_cells);
     input_grads = node->frame->backward(grad_out);
 
     for (std::size_t i = 0; i < node->inputs.size(); ++i) {
@@ -176,12 +192,13 @@ GradientTable Engine::walk(TensorId seed, Matrix seed_gradient,
       contribution = input_grads[i];
       if (!contribution) continue;
 
-      const Component owner = input.is_parameter ? Component::gradients
-                                                 : Component::activation_gradients;
+      const Component owner =
+          input.is_parameter ? Component::gradients : Component::activation_gradients;
       const auto [entry, is_new] = gradients.values.try_emplace(input.id);
       existing = entry->second;
       entry->second = existing ? real(contribution.shape) : contribution;
       heap_.claim(entry->second.block, owner);
+      heap_.hold(entry->second.block, gradients.environment);
       if (is_new) grow_table(gradients);
     }
   }
@@ -192,6 +209,12 @@ void Engine::grow_table(GradientTable& gradients) {
   const Bytes bytes = hash_table_bytes(gradients.values.size());
   if (gradients.table && gradients.table->bytes == bytes) return;
   gradients.table = heap_.allocate(bytes, Component::bookkeeping);
+}
+
+void Engine::spend(const Garbage& garbage) {
+  if (Collector* collector = heap_.collector()) {
+    collector->spend(garbage.nodes, garbage.bytes);
+  }
 }
 
 void Engine::draw_random_numbers() { random_seed_ = Matrix(); }

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "bookkeeping.h"
 #include "matrix.h"
 #include "timeline.h"
 
@@ -72,6 +73,7 @@ struct Node {
 // returns.
 struct GradientTable {
   std::unordered_map<TensorId, Matrix> values;
+  BlockRef environment;
   BlockRef table;
 };
 
@@ -121,10 +123,12 @@ class Engine {
   // backward(): the gradients of every tensor below `loss`, left in each $grad.
   GradientTable backward(const TensorPtr& loss);
   // The walk itself, shared with the replay of a checkpoint.
-  GradientTable walk(TensorId seed, Matrix seed_gradient,
-                     const std::vector<Node>& nodes);
+  GradientTable walk(TensorId seed, Matrix seed_gradient, const std::vector<Node>& nodes);
   // What backward() and optimizers do where a gradient is already there.
   void accumulate(Tensor& tensor, const Matrix& gradient);
+
+  // What R's evaluator leaves for the collector; only its model asks.
+  void spend(const Garbage& garbage);
 
   // .Random.seed: R makes a new vector whenever a draw has used the old one.
   void draw_random_numbers();
@@ -133,6 +137,7 @@ class Engine {
 
  private:
   void keep(const Matrix& matrix);
+  void hold(const Tensor& tensor);
   void append(Node node);
   void resize_tape_list(std::size_t length);
   void grow_table(GradientTable& gradients);

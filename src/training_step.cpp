@@ -1,6 +1,9 @@
 #include "training_step.h"
 
+#include <optional>
+
 #include "bookkeeping.h"
+#include "collector.h"
 #include "interpreter.h"
 #include "operations.h"
 
@@ -15,7 +18,11 @@ class Trainer {
         plan_(plan),
         timeline_(heap_),
         engine_(heap_, timeline_),
-        interpreter_(program, engine_) {}
+        interpreter_(program, engine_) {
+    if (!plan.resident) return;
+    collector_.emplace();
+    heap_.set_collector(&*collector_);
+  }
 
   TrainingRecord run() {
     interpreter_.build();
@@ -31,6 +38,10 @@ class Trainer {
     record.peak_event = timeline_.highest();
     record.events = timeline_.events();
     record.tape = std::move(tape_);
+    if (collector_) {
+      record.resident_bytes = collector_->resident_peak();
+      record.collections = collector_->collections();
+    }
     return record;
   }
 
@@ -95,6 +106,7 @@ class Trainer {
 
   const Program& program_;
   const TrainingPlan& plan_;
+  std::optional<Collector> collector_;  // outlives the heap
   Heap heap_;
   Timeline timeline_;
   Engine engine_;
