@@ -42,6 +42,10 @@ struct Garbage {
 constexpr Garbage forward_cells{500, 900};
 constexpr Garbage backward_cells{430, 900};
 constexpr Garbage optimizer_cells{550, 1500};
+// ggmlR's code is loaded from its data base when it first runs.
+constexpr Garbage loading_constructors{3000, 160000};
+constexpr Garbage loading_operations{3000, 110000};
+constexpr Garbage loading_backward{7000, 400000};
 
 // Mersenne Twister with inversion: 626 integers.
 constexpr Extent random_seed_length = 626;

@@ -30,10 +30,10 @@ constexpr Bytes page_bytes = nodes_per_page * node_bytes_each + 8;
 
 // An R 4.2.2 that has loaded ggmlR and has compiled the function that trains, just
 // before the model is built; read off gc() and a record of its calls of malloc.
-constexpr std::int64_t start_words = 6150000 / 8;
-constexpr std::int64_t start_garbage_words = 500000 / 8;
-constexpr std::int64_t start_nodes = 451000;
-constexpr std::int64_t start_garbage_nodes = 63000;
+constexpr std::int64_t start_words = 6420000 / 8;
+constexpr std::int64_t start_garbage_words = 100000 / 8;
+constexpr std::int64_t start_nodes = 461000;
+constexpr std::int64_t start_garbage_nodes = 50000;
 constexpr std::int64_t start_node_limit = 660874;
 constexpr std::int64_t start_nodes_at_last_adjustment = 231306;
 constexpr std::int64_t start_page_nodes = 720000;
@@ -90,13 +90,14 @@ Collector::Ticket Collector::allocate(Bytes bytes, Bytes attribute_bytes) {
 void Collector::drop(Ticket ticket) {
   Item& item = items_[ticket];
   item.is_dead = true;
+  // Its holder let it go, unless the holder went first.
+  if (item.holder != no_ticket && !items_[item.holder].is_dead) item.holder = no_ticket;
   if (item.generation == Generation::oldest) oldest_dead_.push_back(ticket);
 }
 
-void Collector::hold(Ticket ticket, Ticket holder) {
-  items_[ticket].is_held = true;
-  items_[ticket].holder = holder;
-}
+void Collector::root(Ticket ticket) { items_[ticket].is_rooted = true; }
+
+void Collector::hold(Ticket ticket, Ticket holder) { items_[ticket].holder = holder; }
 
 void Collector::spend(std::int64_t nodes, Bytes small_bytes) {
   make_room(small_bytes / 8);
@@ -108,11 +109,12 @@ void Collector::spend(std::int64_t nodes, Bytes small_bytes) {
 }
 
 void Collector::spend_vectors(std::int64_t count, Bytes bytes_each) {
-  // In a few portions: collections come in between, and each is one event.
+  // In a few portions, since collections come in between. They fit into holes that
+  // nothing larger would.
   constexpr std::int64_t portions = 8;
   const std::int64_t each = (count + portions - 1) / portions;
   for (std::int64_t left = count; left > 0; left -= each) {
-    drop(allocate(std::min(left, each) * bytes_each, 0));
+    spend(std::min(left, each), std::min(left, each) * bytes_each);
   }
 }
 
@@ -154,20 +156,33 @@ void Collector::collect(std::int64_t words) {
   }
 }
 
-int Collector::holder_generation(const Item& item) const {
-  if (!item.is_held) return -1;
-  const Generation generation =
-      item.holder == no_ticket ? root_generation_ : items_[item.holder].generation;
-  switch (generation) {
-    case Generation::old:
-      return 0;
-    case Generation::oldest:
-      return 1;
-    case Generation::young:
-    case Generation::freed:
-      break;
-  }
+// R's numbers: -1 for New.
+int Collector::index(Generation generation) {
+  if (generation == Generation::old) return 0;
+  if (generation == Generation::oldest) return 1;
   return -1;
+}
+
+// AgeNodeAndChildren(): before a collection, what the generations to be collected
+// lead to is moved to the generation of what leads to it.
+bool Collector::is_aged(const Item& item, int level) const {
+  const auto ages = [level](Generation generation) {
+    return index(generation) >= 0 && index(generation) < level;
+  };
+  if (item.is_rooted && ages(root_generation_)) return true;
+  if (item.holder == no_ticket) return false;
+  const Item& holder = items_[item.holder];
+  return ages(holder.generation) ||
+         (holder.generation == Generation::young && is_aged(holder, level));
+}
+
+// What a value in a generation that is not collected leads to is kept, though both
+// may be dead.
+bool Collector::is_kept_dead(const Item& item, int level) const {
+  if (item.holder == no_ticket) return false;
+  const Item& holder = items_[item.holder];
+  if (!holder.is_dead || holder.generation == Generation::freed) return false;
+  return index(holder.generation) >= level || is_kept_dead(holder, level);
 }
 
 void Collector::free_item(Ticket ticket) {
@@ -178,23 +193,18 @@ void Collector::free_item(Ticket ticket) {
   item.generation = Generation::freed;
 }
 
-// One pass over the generations below `level` and the new values. What an older value
-// that is not collected refers to is kept, dead or not; what one that is collected
-// refers to is first moved to that one's generation (AgeNodeAndChildren()).
+// One pass over the new values and the generations below `level`.
 void Collector::sweep(int level) {
   std::vector<Ticket> survivors;
   const std::vector<Ticket> young = std::exchange(young_, {});
   std::vector<std::pair<Ticket, Generation>> moves;
   const auto visit = [&](Ticket ticket, Generation next) {
     const Item& item = items_[ticket];
-    const int holder = holder_generation(item);
-    const bool kept_by_dead =
-        holder >= level && item.holder != no_ticket && items_[item.holder].is_dead;
-    if (item.is_dead && !kept_by_dead) {
+    if (item.is_dead && !is_kept_dead(item, level)) {
       moves.emplace_back(ticket, Generation::freed);
       return;
     }
-    if (holder >= 0 && holder < level) next = Generation::oldest;
+    if (is_aged(item, level)) next = Generation::oldest;
     moves.emplace_back(ticket, next);
   };
   for (const Ticket ticket : young) visit(ticket, Generation::old);

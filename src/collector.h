@@ -32,8 +32,10 @@ class Collector {
   Ticket allocate(Bytes bytes, Bytes attribute_bytes);
   // The last reference to it went.
   void drop(Ticket ticket);
-  // It is now referred to by `holder`, an older value or no_ticket for the values
-  // that outlive a training step.
+  // The values that outlive a training step (the model, the tape, the loop's
+  // variables) now lead to it.
+  void root(Ticket ticket);
+  // `holder` refers to it now, and does until one of them goes.
   void hold(Ticket ticket, Ticket holder);
   // Cells and small vectors that are garbage at once.
   void spend(std::int64_t nodes, Bytes small_bytes);
@@ -57,7 +59,7 @@ class Collector {
     Ticket holder;
     Generation generation;
     bool is_dead;
-    bool is_held;
+    bool is_rooted;
     bool has_chunk;
   };
 
@@ -68,7 +70,9 @@ class Collector {
   void sweep_young(int level);
   void free_item(Ticket ticket);
   void adjust_limits(std::int64_t words);
-  int holder_generation(const Item& item) const;
+  static int index(Generation generation);
+  bool is_aged(const Item& item, int level) const;
+  bool is_kept_dead(const Item& item, int level) const;
   void touch_pages();
 
   std::vector<Item> items_;

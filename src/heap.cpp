@@ -67,9 +67,13 @@ void Heap::claim(const BlockRef& block, Component component) {
   if (block && block->component == Component::temporaries) relabel(block, component);
 }
 
+void Heap::root(const BlockRef& block) {
+  if (collector_ != nullptr && block) collector_->root(block->ticket);
+}
+
 void Heap::hold(const BlockRef& block, const BlockRef& holder) {
-  if (collector_ == nullptr || !block) return;
-  collector_->hold(block->ticket, holder ? holder->ticket : Collector::no_ticket);
+  if (collector_ == nullptr || !block || !holder) return;
+  collector_->hold(block->ticket, holder->ticket);
 }
 
 void Heap::mark() {

@@ -86,9 +86,9 @@ class Heap {
   // Allocates `bytes`, which the caller has rounded (vector_heap_bytes()). The last
   // `attribute_bytes` of them are vectors of their own.
   BlockRef allocate(Bytes bytes, Component component, Bytes attribute_bytes = 0);
-  // `holder` refers to it now: a block that outlives it, or none for what the model,
-  // the optimizer, the loop and the tape hold. Only the collector's model asks.
-  void hold(const BlockRef& block, const BlockRef& holder = BlockRef());
+  // What refers to a block, for the collector's model: see there.
+  void root(const BlockRef& block);
+  void hold(const BlockRef& block, const BlockRef& holder);
   void relabel(const BlockRef& block, Component component);
   // Relabels only what is still a temporary: a value keeps its first owner.
   void claim(const BlockRef& block, Component component);

@@ -220,8 +220,11 @@ TensorPtr embedding(Engine& engine, const TensorPtr& indices, const TensorPtr& t
   if (!out->requires_gradient) return out;
   const Shape table_shape = table->shape();
   engine.record(out, nullptr, {table}, {index, table->data, vectors}, {},
-                [&engine, table_shape](const Matrix&) -> Gradients {
+                [&engine, table_shape, count](const Matrix&) -> Gradients {
                   Matrix scattered = engine.real(table_shape);
+                  // A column of the table, one of the gradient, their sum, and an index.
+                  engine.spend_vectors(count, table_shape.rows * (3 * bytes_per_double +
+                                                                  bytes_per_integer));
                   const Matrix column = engine.reals(table_shape.rows);
                   const Matrix sum_of_columns = engine.reals(table_shape.rows);
                   return {scattered};
@@ -247,8 +250,7 @@ TensorPtr multihead_attention(Engine& engine, const TensorPtr& q, const TensorPt
     if (options.causal) {
       scores = add(engine, scores, engine.tensor(engine.real(scores->shape())));
     }
-    TensorPtr attention =
-        transpose(engine, softmax(engine, transpose(engine, scores)));
+    TensorPtr attention = transpose(engine, softmax(engine, transpose(engine, scores)));
     if (options.dropout) {
       engine.begin("dropout");
       attention = mul(engine, attention, dropout_mask(engine, attention->shape()));

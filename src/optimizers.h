@@ -11,8 +11,7 @@ enum class OptimizerKind : std::uint8_t { adam, sgd_momentum, sgd_plain };
 
 class Optimizer {
  public:
-  Optimizer(Engine& engine, OptimizerKind kind, Tensors parameters,
-            int accumulate_steps);
+  Optimizer(Engine& engine, OptimizerKind kind, Tensors parameters, int accumulate_steps);
 
   // `gradients` null: read each parameter's $grad, as step() without an argument
   // does. False while micro-batches are still being accumulated.
@@ -35,6 +34,7 @@ class Optimizer {
   // Adam's locals: each holds the previous parameter's until it is bound again.
   Matrix first_corrected_;
   Matrix second_corrected_;
+  BlockRef frame_;
   int accumulate_steps_;
   int accumulated_ = 0;
 };

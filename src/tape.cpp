@@ -55,12 +55,13 @@ void Engine::begin(const char* operation) {
 
 void Engine::keep(const Matrix& matrix) {
   heap_.claim(matrix.block, Component::activations);
-  heap_.hold(matrix.block);
+  hold(matrix.block);
 }
 
-void Engine::hold(const Tensor& tensor) {
-  heap_.hold(tensor.data.block);
-  heap_.hold(tensor.environment);
+// What the tape leads to, and through the loss the step's function.
+void Engine::hold(const BlockRef& block) {
+  heap_.root(block);
+  heap_.hold(block, step_frame_);
 }
 
 TensorPtr Engine::tensor(Matrix data, Component owner) {
@@ -100,8 +101,12 @@ void Engine::record(const TensorPtr& output, const char* op, Tensors inputs,
 void Engine::record_always(const TensorPtr& output, const char* op, Tensors inputs,
                            std::vector<Matrix> fields) {
   if (!enabled_) return;
-  hold(*output);
-  for (const TensorPtr& input : inputs) hold(*input);
+  hold(output->data.block);
+  hold(output->environment);
+  for (const TensorPtr& input : inputs) {
+    hold(input->data.block);
+    hold(input->environment);
+  }
   spend(forward_cells);
   const Bytes cells = node_bytes(inputs.size(), fields.size());
   append({output->id, output->frame, std::move(inputs), op, std::move(fields), operation_,
@@ -214,6 +219,12 @@ void Engine::grow_table(GradientTable& gradients) {
 void Engine::spend(const Garbage& garbage) {
   if (Collector* collector = heap_.collector()) {
     collector->spend(garbage.nodes, garbage.bytes);
+  }
+}
+
+void Engine::spend_vectors(Extent count, Bytes bytes_each) {
+  if (Collector* collector = heap_.collector()) {
+    collector->spend_vectors(count, bytes_each);
   }
 }
 

@@ -127,8 +127,12 @@ class Engine {
   // What backward() and optimizers do where a gradient is already there.
   void accumulate(Tensor& tensor, const Matrix& gradient);
 
+  // The environment of a function that does one step; empty where the loop does it.
+  void set_step_frame(BlockRef frame) { step_frame_ = std::move(frame); }
+
   // What R's evaluator leaves for the collector; only its model asks.
   void spend(const Garbage& garbage);
+  void spend_vectors(Extent count, Bytes bytes_each);
 
   // .Random.seed: R makes a new vector whenever a draw has used the old one.
   void draw_random_numbers();
@@ -137,7 +141,7 @@ class Engine {
 
  private:
   void keep(const Matrix& matrix);
-  void hold(const Tensor& tensor);
+  void hold(const BlockRef& block);
   void append(Node node);
   void resize_tape_list(std::size_t length);
   void grow_table(GradientTable& gradients);
@@ -151,6 +155,7 @@ class Engine {
   int layer_ = 0;
   const char* operation_ = "";
   bool enabled_ = false;
+  BlockRef step_frame_;
 };
 
 }  // namespace agbudget

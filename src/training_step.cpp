@@ -25,6 +25,7 @@ class Trainer {
   }
 
   TrainingRecord run() {
+    engine_.spend(loading_constructors);
     interpreter_.build();
     engine_.set_layer(0);
     Optimizer optimizer(engine_, plan_.optimizer, interpreter_.parameters(),
@@ -82,6 +83,10 @@ class Trainer {
     timeline_.enter(step, Phase::forward);
     engine_.clear_tape();
     engine_.set_enabled(true);
+    if (step == 1) engine_.spend(loading_operations);
+    if (plan_.loop == Loop::released) {
+      engine_.set_step_frame(heap_.allocate(0, Component::bookkeeping));
+    }
     // Each assignment lets the previous step's value go, not earlier.
     out_ = interpreter_.forward(batch_);
     loss_ = loss_of(out_);
@@ -91,6 +96,7 @@ class Trainer {
     timeline_.enter(step, Phase::backward);
     engine_.set_layer(0);
     engine_.begin("backward");
+    if (step == 1) engine_.spend(loading_backward);
     gradients_ = engine_.backward(loss_);
     if (step == 1) tape_ = report_tape(engine_.nodes(), program_.layers().size());
 
@@ -99,6 +105,7 @@ class Trainer {
     const bool accumulates = plan_.accumulate_steps > 1;
     if (optimizer.step(accumulates ? nullptr : &gradients_)) optimizer.zero_grad();
     if (plan_.loop == Loop::released) {
+      engine_.set_step_frame(BlockRef());
       gradients_ = GradientTable();
       loss_.reset();
     }
