@@ -84,8 +84,8 @@ Rcpp::List tape_list(const agbudget::TapeReport& tape) {
       Rcpp::_["nodes"] = static_cast<double>(tape.nodes),
       Rcpp::_["operands"] = static_cast<double>(tape.operands),
       Rcpp::_["activations"] = static_cast<double>(tape.activations),
-      Rcpp::_["fields"] = static_cast<double>(tape.fields), Rcpp::_["op"] = op,
-      Rcpp::_["op_nodes"] = nodes, Rcpp::_["op_bytes"] = bytes,
+      Rcpp::_["fields"] = static_cast<double>(tape.fields),
+      Rcpp::_["op"] = op, Rcpp::_["op_nodes"] = nodes, Rcpp::_["op_bytes"] = bytes,
       Rcpp::_["layer_bytes"] =
           Rcpp::NumericVector(tape.by_layer.begin(), tape.by_layer.end()));
 }
@@ -112,8 +112,8 @@ SEXP program_append(SEXP program, const std::string& operation,
                     const Rcpp::NumericVector& attributes) {
   return guarded([&]() -> SEXP {
     agbudget::Program& target = *ProgramPtr(program);
-    const agbudget::ValueId id = target.append(agbudget::opcode_named(operation),
-                                               operands, as_integers(attributes));
+    const agbudget::ValueId id = target.append(agbudget::opcode_named(operation), operands,
+                                               as_integers(attributes));
     const agbudget::Value& value = target.value(id);
     return Rcpp::NumericVector::create(id, static_cast<double>(value.shape.rows),
                                        static_cast<double>(value.shape.cols),

@@ -250,7 +250,8 @@ TensorPtr multihead_attention(Engine& engine, const TensorPtr& q, const TensorPt
     if (options.causal) {
       scores = add(engine, scores, engine.tensor(engine.real(scores->shape())));
     }
-    TensorPtr attention = transpose(engine, softmax(engine, transpose(engine, scores)));
+    TensorPtr attention =
+        transpose(engine, softmax(engine, transpose(engine, scores)));
     if (options.dropout) {
       engine.begin("dropout");
       attention = mul(engine, attention, dropout_mask(engine, attention->shape()));

@@ -48,9 +48,7 @@ Matrix expanded_operand(Engine& engine, const Matrix& a, const Matrix& b) {
   return b;
 }
 
-Shape sum_shape(const Matrix& a, const Matrix& b) {
-  return a.has_dim ? a.shape : b.shape;
-}
+Shape sum_shape(const Matrix& a, const Matrix& b) { return a.has_dim ? a.shape : b.shape; }
 
 // The gradient of an operand that was broadcast: `matrix(rowSums(g), ncol = 1)` or
 // the same by columns; otherwise the incoming gradient itself.
@@ -175,8 +173,8 @@ TensorPtr add(Engine& engine, const TensorPtr& a, const TensorPtr& b) {
   engine.begin("add");
   const Matrix original = b->data;
   const Matrix expanded = expanded_operand(engine, a->data, original);
-  TensorPtr out =
-      engine.result(engine.real(sum_shape(a->data, expanded)), {a.get(), b.get()});
+  TensorPtr out = engine.result(engine.real(sum_shape(a->data, expanded)),
+                                {a.get(), b.get()});
   if (!out->requires_gradient) return out;
 
   const bool a_needs = a->requires_gradient;
@@ -194,8 +192,8 @@ TensorPtr sub(Engine& engine, const TensorPtr& a, const TensorPtr& b) {
   engine.begin("sub");
   const Matrix original = b->data;
   const Matrix expanded = expanded_operand(engine, a->data, original);
-  TensorPtr out =
-      engine.result(engine.real(sum_shape(a->data, expanded)), {a.get(), b.get()});
+  TensorPtr out = engine.result(engine.real(sum_shape(a->data, expanded)),
+                                {a.get(), b.get()});
   if (!out->requires_gradient) return out;
 
   const bool a_needs = a->requires_gradient;
@@ -226,16 +224,16 @@ TensorPtr mul(Engine& engine, const TensorPtr& a, const TensorPtr& b) {
   const bool b_needs = b->requires_gradient;
   const Shape a_shape = a->shape();
   const Shape b_shape = b->shape();
-  engine.record(
-      out, "mul", {a, b}, {a_data, b_data, a->data, b->data},
-      {a_data, b_data, a->data, b->data},
-      [&engine, a_needs, b_needs, a_shape, b_shape](const Matrix& grad_out) -> Gradients {
-        const Shape full = grad_out.shape;
-        Gradients gradients(2);
-        if (a_needs) gradients[0] = product_gradient(engine, a_shape, full);
-        if (b_needs) gradients[1] = product_gradient(engine, b_shape, full);
-        return gradients;
-      });
+  engine.record(out, "mul", {a, b}, {a_data, b_data, a->data, b->data},
+                {a_data, b_data, a->data, b->data},
+                [&engine, a_needs, b_needs, a_shape,
+                 b_shape](const Matrix& grad_out) -> Gradients {
+                  const Shape full = grad_out.shape;
+                  Gradients gradients(2);
+                  if (a_needs) gradients[0] = product_gradient(engine, a_shape, full);
+                  if (b_needs) gradients[1] = product_gradient(engine, b_shape, full);
+                  return gradients;
+                });
   return out;
 }
 
@@ -385,22 +383,21 @@ TensorPtr reshape(Engine& engine, const TensorPtr& x, Shape shape) {
   TensorPtr out = engine.result(engine.real(shape), {x.get()});
   if (!out->requires_gradient) return out;
   const Shape original = x->shape();
-  engine.record(out, nullptr, {x}, {x->data}, {},
-                [&engine, original](const Matrix&) -> Gradients {
-                  return {engine.real(original)};
-                });
+  engine.record(
+      out, nullptr, {x}, {x->data}, {},
+      [&engine, original](const Matrix&) -> Gradients { return {engine.real(original)}; });
   return out;
 }
 
 TensorPtr transpose(Engine& engine, const TensorPtr& x) {
   engine.begin("transpose");
   const Shape original = x->shape();
-  TensorPtr out = engine.result(engine.real({original.cols, original.rows}), {x.get()});
+  TensorPtr out =
+      engine.result(engine.real({original.cols, original.rows}), {x.get()});
   if (!out->requires_gradient) return out;
-  engine.record(out, "transpose", {x}, {}, {},
-                [&engine, original](const Matrix&) -> Gradients {
-                  return {engine.real(original)};
-                });
+  engine.record(
+      out, "transpose", {x}, {}, {},
+      [&engine, original](const Matrix&) -> Gradients { return {engine.real(original)}; });
   return out;
 }
 
@@ -427,9 +424,9 @@ TensorPtr concat_rows(Engine& engine, const TensorPtr& a, const TensorPtr& b) {
   engine.begin("concat_rows");
   const Shape a_shape = a->shape();
   const Shape b_shape = b->shape();
-  TensorPtr out =
-      engine.result(engine.real({checked_add(a_shape.rows, b_shape.rows), a_shape.cols}),
-                    {a.get(), b.get()});
+  TensorPtr out = engine.result(
+      engine.real({checked_add(a_shape.rows, b_shape.rows), a_shape.cols}),
+      {a.get(), b.get()});
   if (!out->requires_gradient) return out;
   const bool a_needs = a->requires_gradient;
   const bool b_needs = b->requires_gradient;

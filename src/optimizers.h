@@ -11,7 +11,8 @@ enum class OptimizerKind : std::uint8_t { adam, sgd_momentum, sgd_plain };
 
 class Optimizer {
  public:
-  Optimizer(Engine& engine, OptimizerKind kind, Tensors parameters, int accumulate_steps);
+  Optimizer(Engine& engine, OptimizerKind kind, Tensors parameters,
+            int accumulate_steps);
 
   // `gradients` null: read each parameter's $grad, as step() without an argument
   // does. False while micro-batches are still being accumulated.

@@ -109,8 +109,8 @@ void Engine::record_always(const TensorPtr& output, const char* op, Tensors inpu
   }
   spend(forward_cells);
   const Bytes cells = node_bytes(inputs.size(), fields.size());
-  append({output->id, output->frame, std::move(inputs), op, std::move(fields), operation_,
-          layer_, heap_.allocate(cells, Component::bookkeeping)});
+  append({output->id, output->frame, std::move(inputs), op, std::move(fields),
+          operation_, layer_, heap_.allocate(cells, Component::bookkeeping)});
 }
 
 void Engine::append(Node node) {
@@ -197,8 +197,8 @@ GradientTable Engine::walk(TensorId seed, Matrix seed_gradient,
       contribution = input_grads[i];
       if (!contribution) continue;
 
-      const Component owner =
-          input.is_parameter ? Component::gradients : Component::activation_gradients;
+      const Component owner = input.is_parameter ? Component::gradients
+                                                 : Component::activation_gradients;
       const auto [entry, is_new] = gradients.values.try_emplace(input.id);
       existing = entry->second;
       entry->second = existing ? real(contribution.shape) : contribution;

@@ -123,7 +123,8 @@ class Engine {
   // backward(): the gradients of every tensor below `loss`, left in each $grad.
   GradientTable backward(const TensorPtr& loss);
   // The walk itself, shared with the replay of a checkpoint.
-  GradientTable walk(TensorId seed, Matrix seed_gradient, const std::vector<Node>& nodes);
+  GradientTable walk(TensorId seed, Matrix seed_gradient,
+                     const std::vector<Node>& nodes);
   // What backward() and optimizers do where a gradient is already there.
   void accumulate(Tensor& tensor, const Matrix& gradient);
 
