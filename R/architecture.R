@@ -28,13 +28,19 @@ ag_architecture <- function(model, input = NULL) {
 as_architecture <- function(code, env, input = NULL) {
   trace <- new_trace()
   with_trace(trace, {
-    value <- eval(code, new_mask(env))
+    value <- eval(code, new_mask(code, env))
     if (inherits(value, "ag_architecture")) {
       check_alive(value)
       if (!is.null(input)) value$input <- as_input(input, value$input)
       return(value)
     }
     module <- as_module(trace, value)
+    # A live module's parameters belong to the built model before the first pass.
+    if (!is.null(module$parameters)) {
+      for (parameter in module$parameters()) {
+        if (is_live_tensor(parameter)) live_tensor(trace, parameter)
+      }
+    }
     input <- as_input(input, find_input(trace, module))
   })
   structure(
@@ -55,9 +61,10 @@ check_alive <- function(architecture) {
 
 # A model as something with `forward` and `parameters`, however it was written.
 as_module <- function(trace, value) {
+  own <- value
+  value <- as_symbolic(value)
   if (is.function(value)) {
-    made <- trace$tensors[vapply(trace$tensors, inherits, NA, "agbudget_parameter")]
-    return(list(forward = value, parameters = function() made))
+    return(list(forward = value, parameters = NULL))
   }
   is_module <- (is.list(value) || is.environment(value)) && is.function(value$forward)
   if (!is_module) {
@@ -73,19 +80,37 @@ as_module <- function(trace, value) {
       "optimizer would have nothing to train."
     )
   }
-  list(forward = value$forward, parameters = function() module_parameters(value))
+  # A live module's own closure knows its own tensors.
+  holder <- if (inherits(value, "agbudget_layer")) value else own
+  list(forward = value$forward, parameters = function() module_parameters(holder))
 }
 
 # The rows of one batch: what the first layer expects, unless the user says.
 find_input <- function(trace, module) {
-  begin_pass(trace)
   tryCatch(
-    {
+    run_pass(trace, function() {
       module$forward(new_probe())
       list(rows = NULL, indices = FALSE)
-    },
+    }),
     agbudget_input_found = function(found) found[c("rows", "indices")]
   )
+}
+
+# Begins a pass and runs `forward` in it, again where the pass found parts of the
+# model that building it had not shown.
+run_pass <- function(trace, forward) {
+  repeat {
+    begin_pass(trace)
+    result <- tryCatch(
+      forward(),
+      agbudget_restart = function(restart) restart,
+      error = function(error) {
+        if (inherits(error, "agbudget_error") || is.null(trace$converted)) stop(error)
+        stop_unreadable(error)
+      }
+    )
+    if (!inherits(result, "agbudget_restart")) return(result)
+  }
 }
 
 as_input <- function(input, found) {
@@ -103,11 +128,14 @@ as_input <- function(input, found) {
 trace_forward <- function(architecture, batch_size) {
   trace <- architecture$trace
   with_trace(trace, {
-    begin_pass(trace)
-    input <- architecture$input
-    attributes <- c(input$rows, batch_size)
-    x <- new_tensor(trace, append_value(trace, "input", integer(), attributes, "input"))
-    output <- architecture$module$forward(x)
+    parameters <- NULL
+    output <- run_pass(trace, function() {
+      attributes <- c(architecture$input$rows, batch_size)
+      x <- append_value(trace, "input", integer(), attributes, "input")
+      output <- architecture$module$forward(new_tensor(trace, x))
+      parameters <<- parameter_ids(architecture)
+      output
+    })
     if (!inherits(output, "agbudget_tensor")) {
       stop_agbudget(
         "bad_model", "The model's forward pass must return a tensor, not ",
@@ -115,23 +143,32 @@ trace_forward <- function(architecture, batch_size) {
       )
     }
     program_end_layer(trace$program, output[["id"]])
-    program_finish(trace$program, output[["id"]], parameter_ids(architecture))
+    program_finish(trace$program, output[["id"]], parameters)
     trace$program
   })
 }
 
+# The ids of what the optimizer trains. A plain function has no `parameters`: those
+# are all that its code made.
 parameter_ids <- function(architecture) {
+  trace <- architecture$trace
+  if (is.null(architecture$module$parameters)) {
+    return(program_built_parameters(trace$program))
+  }
   parameters <- architecture$module$parameters()
   ids <- integer(length(parameters))
   for (i in seq_along(parameters)) {
     parameter <- parameters[[i]]
-    if (!inherits(parameter, "agbudget_tensor")) {
+    ids[[i]] <- if (inherits(parameter, "agbudget_tensor")) {
+      parameter[["id"]]
+    } else if (is_live_tensor(parameter)) {
+      live_tensor_id(trace, parameter)
+    } else {
       stop_agbudget(
         "bad_model", "`parameters()` of the model must return a list of parameters; ",
         "element ", i, " is ", describe(parameter), "."
       )
     }
-    ids[[i]] <- parameter[["id"]]
   }
   unique(ids)
 }

@@ -14,36 +14,28 @@ new_layer_environment <- function(class, fields) {
   env
 }
 
-mask_layers <- list()
+# Each layer is made from its parameters, so that a live layer's can be put in.
 
-mask_layers$ag_linear <- function(in_features, out_features, activation = NULL,
-                                  init = "glorot_uniform", gain = 1) {
-  call <- layer_call("ag_linear", in_features, out_features)
-  rows <- check_dimension(out_features, "out_features", call)
-  cols <- check_dimension(in_features, "in_features", call)
-  W <- new_parameter(rows, cols, drawn = TRUE, call)
-  b <- new_parameter(rows, 1, drawn = FALSE, call)
+linear_layer <- function(weight, bias, activation) {
+  rows <- weight[["rows"]]
+  cols <- weight[["cols"]]
+  call <- layer_call("ag_linear", cols, rows)
   # ggmlR takes any other name as no activation.
   code <- match(activation %||% "none", c("relu", "sigmoid", "tanh", "softmax"), 0L)
   layer <- new_layer("linear", call)
   forward <- function(x) {
     expect_rows(x, cols)
-    in_layer(layer, emit("linear", list(x = x, W = W, b = b), code, call))
+    in_layer(layer, emit("linear", list(x = x, W = weight, b = bias), code, call))
   }
+  parameters <- function() list(W = weight, b = bias)
   structure(
-    list(W = W, b = b, forward = forward, params = function() list(W = W, b = b)),
+    list(W = weight, b = bias, forward = forward, params = parameters),
     class = "agbudget_layer"
   )
 }
 
-mask_layers$ag_dropout <- function(rate) {
+dropout_layer <- function(rate) {
   call <- layer_call("ag_dropout", rate)
-  if (!is_number(rate) || rate < 0 || rate >= 1) {
-    stop_agbudget(
-      "bad_argument", "`rate` of `", call, "` must be a number in [0, 1), not ",
-      describe(rate), "."
-    )
-  }
   layer <- new_layer("dropout", call)
   env <- new_layer_environment("ag_dropout", list(rate = rate))
   env$forward <- function(x) {
@@ -54,13 +46,12 @@ mask_layers$ag_dropout <- function(rate) {
   env
 }
 
-mask_layers$ag_batch_norm <- function(num_features, eps = 1e-5, momentum = 0.1) {
-  call <- layer_call("ag_batch_norm", num_features)
-  rows <- check_dimension(num_features, "num_features", call)
+batch_norm_layer <- function(gamma, beta, eps, momentum) {
+  rows <- gamma[["rows"]]
+  call <- layer_call("ag_batch_norm", rows)
   layer <- new_layer("batch_norm", call)
   env <- new_layer_environment("ag_batch_norm", list(
-    gamma = new_parameter(rows, 1, drawn = FALSE, call),
-    beta = new_parameter(rows, 1, drawn = FALSE, call),
+    gamma = gamma, beta = beta,
     running_mean = new_buffer(rows, call), running_var = new_buffer(rows, call),
     num_features = rows, eps = eps, momentum = momentum
   ))
@@ -78,23 +69,16 @@ mask_layers$ag_batch_norm <- function(num_features, eps = 1e-5, momentum = 0.1) 
 new_buffer <- function(rows, call) {
   trace <- current_trace(call)
   value <- append_value(trace, "buffer", integer(), c(rows, 1), call)
-  structure(
-    list(id = as.integer(value[[1L]]), pass = trace$pass, shape = c(rows, 1),
-         has_dim = TRUE, bytes = 8L),
-    class = c("agbudget_matrix", "agbudget_value")
-  )
+  symbolic_value(value[[1L]], trace$pass, c(rows, 1))
 }
 
-mask_layers$ag_layer_norm <- function(normalized_shape, eps = 1e-5,
-                                      elementwise_affine = TRUE) {
-  call <- layer_call("ag_layer_norm", normalized_shape)
-  rows <- check_dimension(normalized_shape, "normalized_shape", call)
-  affine <- isTRUE(elementwise_affine)
+layer_norm_layer <- function(rows, gamma, beta, eps) {
+  call <- layer_call("ag_layer_norm", rows)
+  affine <- !is.null(gamma)
   layer <- new_layer("layer_norm", call)
   env <- new_layer_environment("ag_layer_norm", list(
     normalized_shape = rows, eps = eps, elementwise_affine = affine,
-    gamma = if (affine) new_parameter(rows, 1, drawn = FALSE, call),
-    beta = if (affine) new_parameter(rows, 1, drawn = FALSE, call)
+    gamma = gamma, beta = beta
   ))
   env$forward <- function(x) {
     expect_rows(x, rows)
@@ -108,14 +92,11 @@ mask_layers$ag_layer_norm <- function(normalized_shape, eps = 1e-5,
   env
 }
 
-mask_layers$ag_embedding <- function(vocab_size, dim) {
-  call <- layer_call("ag_embedding", vocab_size, dim)
-  cols <- check_dimension(vocab_size, "vocab_size", call)
-  rows <- check_dimension(dim, "dim", call)
+embedding_layer <- function(weight) {
+  call <- layer_call("ag_embedding", weight[["cols"]], weight[["rows"]])
   layer <- new_layer("embedding", call)
   env <- new_layer_environment("ag_embedding", list(
-    weight = new_parameter(rows, cols, drawn = TRUE, call),
-    vocab_size = cols, dim = rows
+    weight = weight, vocab_size = weight[["cols"]], dim = weight[["rows"]]
   ))
   env$forward <- function(idx) {
     expect_rows(idx, 1, indices = TRUE)
@@ -125,23 +106,14 @@ mask_layers$ag_embedding <- function(vocab_size, dim) {
   env
 }
 
-mask_layers$ag_multihead_attention <- function(d_model, n_heads, dropout = 0,
-                                               bias = TRUE) {
-  call <- layer_call("ag_multihead_attention", d_model, n_heads)
-  d <- check_dimension(d_model, "d_model", call)
-  heads <- check_dimension(n_heads, "n_heads", call)
-  if (d %% heads != 0) {
-    stop_agbudget(
-      "bad_dimension", "`d_model` of `", call, "` must be a multiple of `n_heads`."
-    )
-  }
-  square <- function() new_parameter(d, d, drawn = TRUE, call)
+# `weights` are W_q, W_k, W_v and W_o.
+attention_layer <- function(weights, b_o, heads, dropout) {
+  d <- weights$W_q[["cols"]]
+  call <- layer_call("ag_multihead_attention", d, heads)
   layer <- new_layer("attention", call)
-  env <- new_layer_environment("ag_multihead_attention", list(
-    W_q = square(), W_k = square(), W_v = square(), W_o = square(),
-    b_o = if (isTRUE(bias)) new_parameter(d, 1, drawn = FALSE, call),
-    d_model = d, n_heads = heads, dropout = dropout
-  ))
+  env <- new_layer_environment("ag_multihead_attention", c(weights, list(
+    b_o = b_o, d_model = d, n_heads = heads, dropout = dropout
+  )))
   env$forward <- function(q, k = q, v = k, causal_mask = FALSE) {
     for (x in list(q, k, v)) expect_rows(x, d)
     operands <- list(q = q, k = k, v = v, W_q = env$W_q, W_k = env$W_k,
@@ -158,6 +130,75 @@ mask_layers$ag_multihead_attention <- function(d_model, n_heads, dropout = 0,
   env
 }
 
+# ggmlR's constructors -----------------------------------------------------------
+
+mask_layers <- list()
+
+mask_layers$ag_linear <- function(in_features, out_features, activation = NULL,
+                                  init = "glorot_uniform", gain = 1) {
+  call <- layer_call("ag_linear", in_features, out_features)
+  rows <- check_dimension(out_features, "out_features", call)
+  cols <- check_dimension(in_features, "in_features", call)
+  weight <- new_parameter(rows, cols, drawn = TRUE, call)
+  bias <- new_parameter(rows, 1, drawn = FALSE, call)
+  linear_layer(weight, bias, activation)
+}
+
+mask_layers$ag_dropout <- function(rate) {
+  if (!is_number(rate) || rate < 0 || rate >= 1) {
+    stop_agbudget(
+      "bad_argument", "`rate` of `ag_dropout()` must be a number in [0, 1), not ",
+      describe(rate), "."
+    )
+  }
+  dropout_layer(rate)
+}
+
+mask_layers$ag_batch_norm <- function(num_features, eps = 1e-5, momentum = 0.1) {
+  call <- layer_call("ag_batch_norm", num_features)
+  rows <- check_dimension(num_features, "num_features", call)
+  gamma <- new_parameter(rows, 1, drawn = FALSE, call)
+  beta <- new_parameter(rows, 1, drawn = FALSE, call)
+  batch_norm_layer(gamma, beta, eps, momentum)
+}
+
+mask_layers$ag_layer_norm <- function(normalized_shape, eps = 1e-5,
+                                      elementwise_affine = TRUE) {
+  call <- layer_call("ag_layer_norm", normalized_shape)
+  rows <- check_dimension(normalized_shape, "normalized_shape", call)
+  gamma <- beta <- NULL
+  if (isTRUE(elementwise_affine)) {
+    gamma <- new_parameter(rows, 1, drawn = FALSE, call)
+    beta <- new_parameter(rows, 1, drawn = FALSE, call)
+  }
+  layer_norm_layer(rows, gamma, beta, eps)
+}
+
+mask_layers$ag_embedding <- function(vocab_size, dim) {
+  call <- layer_call("ag_embedding", vocab_size, dim)
+  cols <- check_dimension(vocab_size, "vocab_size", call)
+  rows <- check_dimension(dim, "dim", call)
+  embedding_layer(new_parameter(rows, cols, drawn = TRUE, call))
+}
+
+mask_layers$ag_multihead_attention <- function(d_model, n_heads, dropout = 0,
+                                               bias = TRUE) {
+  call <- layer_call("ag_multihead_attention", d_model, n_heads)
+  d <- check_dimension(d_model, "d_model", call)
+  heads <- check_dimension(n_heads, "n_heads", call)
+  if (d %% heads != 0) {
+    stop_agbudget(
+      "bad_dimension", "`d_model` of `", call, "` must be a multiple of `n_heads`."
+    )
+  }
+  weights <- lapply(
+    c(W_q = 1, W_k = 2, W_v = 3, W_o = 4),
+    function(i) new_parameter(d, d, drawn = TRUE, call)
+  )
+  b_o <- if (isTRUE(bias)) new_parameter(d, 1, drawn = FALSE, call)
+  attention_layer(weights, b_o, heads, dropout)
+}
+
 mask_layers$ag_sequential <- function(...) {
   layers <- list(...)
   if (length(layers) == 1L && is.list(layers[[1L]]) && !is.environment(layers[[1L]])) {
@@ -170,6 +211,10 @@ mask_layers$ag_sequential <- function(...) {
     }
     layers <- layers[[1L]]
   }
+  sequential_layer(lapply(layers, as_symbolic))
+}
+
+sequential_layer <- function(layers) {
   modules <- lapply(layers, function(layer) {
     if (inherits(layer, "agbudget_layer")) layer else new_layer("module", "module")
   })

@@ -2,47 +2,57 @@
 # give inside a model's code, so that initial weights are never drawn. Arithmetic
 # keeps track of shapes; asking for a value is an error.
 
-new_symbolic <- function(shape, has_dim, sources = list(), bytes = 8L) {
+new_symbolic <- function(shape, has_dim, sources = list(), bytes = 8L, drawn = FALSE) {
   trace <- current_trace("matrix()")
   ids <- vapply(Filter(is_symbolic, sources), function(x) x[["id"]], 0)
   value <- append_value(
-    trace, "host", as.integer(ids), c(shape, bytes, has_dim), "matrix()"
+    trace, "host", as.integer(ids), c(shape, bytes, has_dim, drawn), "matrix()"
   )
+  symbolic_value(value[[1L]], trace$pass, shape, has_dim, bytes)
+}
+
+symbolic_value <- function(id, pass, shape, has_dim = TRUE, bytes = 8L) {
   structure(
-    list(id = as.integer(value[[1L]]), pass = trace$pass, shape = shape,
-         has_dim = has_dim, bytes = bytes),
+    list(id = as.integer(id), pass = pass, shape = shape, has_dim = has_dim,
+         bytes = bytes),
     class = c("agbudget_matrix", "agbudget_value")
   )
 }
 
 is_symbolic <- function(x) inherits(x, "agbudget_matrix")
 
-symbolic_vector <- function(n, bytes = 8L) {
+symbolic_vector <- function(n, bytes = 8L, drawn = FALSE) {
   if (length(n) != 1L) n <- length(n)
-  new_symbolic(c(check_count(n, "n", min = 0, max = Inf), 1), FALSE, bytes = bytes)
+  shape <- c(check_count(n, "n", min = 0, max = Inf), 1)
+  new_symbolic(shape, FALSE, bytes = bytes, drawn = drawn)
 }
 
 # The value of a tensor: a matrix of its shape.
 symbolic_data <- function(tensor) {
-  structure(
-    list(id = tensor[["id"]], pass = tensor[["pass"]], has_dim = TRUE, bytes = 8L,
-         shape = c(tensor[["rows"]], tensor[["cols"]])),
-    class = c("agbudget_matrix", "agbudget_value")
-  )
+  symbolic_value(tensor[["id"]], tensor[["pass"]], c(tensor[["rows"]], tensor[["cols"]]))
 }
 
 # A real matrix or vector becomes a constant of the program where it is used.
 host_id <- function(trace, x, call) {
   shape <- if (is.matrix(x)) dim(x) else c(length(x), 1)
-  bytes <- if (is.double(x)) 8L else 4L
-  attributes <- c(shape, bytes, is.matrix(x))
+  attributes <- c(shape, element_bytes(x), is.matrix(x), 0)
   as.integer(append_value(trace, "host", integer(), attributes, call)[[1L]])
+}
+
+element_bytes <- function(x) {
+  if (is_symbolic(x)) x[["bytes"]] else if (is.double(x)) 8L else 4L
 }
 
 value_length <- function(x) if (is_symbolic(x)) prod(x[["shape"]]) else length(x)
 
 #' @export
 dim.agbudget_matrix <- function(x) if (x[["has_dim"]]) x[["shape"]]
+
+#' @export
+is.matrix.agbudget_matrix <- function(x) x[["has_dim"]]
+
+#' @export
+is.numeric.agbudget_matrix <- function(x) TRUE
 
 #' @export
 length.agbudget_matrix <- function(x) prod(x[["shape"]])
@@ -72,7 +82,7 @@ Math.agbudget_matrix <- function(x, ...) {
 }
 
 #' @export
-Summary.agbudget_matrix <- function(..., na.rm = FALSE) {
+Summary.agbudget_matrix <- function(..., na.rm = FALSE) { # nolint: object_name_linter.
   no_values(paste0(.Generic, "()"))
 }
 

@@ -9,6 +9,10 @@ count_text <- function(x) {
   trimws(formatC(x, format = "f", digits = 0L, big.mark = ",", decimal.mark = "."))
 }
 
+percent_text <- function(share, digits = 0L) {
+  paste0(formatC(100 * share, format = "f", digits = digits, decimal.mark = "."), " %")
+}
+
 # Bytes as base R writes them in binary units: KiB, MiB, GiB.
 bytes_text <- function(bytes) {
   vapply(bytes, function(b) {

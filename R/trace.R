@@ -13,7 +13,6 @@ new_trace <- function() {
   trace$program <- program_new()
   trace$built <- NULL
   trace$pass <- 0L
-  trace$tensors <- list()
   trace$labels <- list()
   trace$path <- list()
   trace
@@ -26,10 +25,10 @@ with_trace <- function(trace, code) {
   seed <- globalenv()[[".Random.seed"]]
   on.exit({
     the$trace <- outer
-    if (is.null(seed)) {
-      suppressWarnings(rm(".Random.seed", envir = globalenv()))
-    } else {
+    if (!is.null(seed)) {
       assign(".Random.seed", seed, envir = globalenv())
+    } else if (!is.null(globalenv()[[".Random.seed"]])) {
+      rm(".Random.seed", envir = globalenv())
     }
   })
   the$trace <- trace
@@ -54,13 +53,6 @@ begin_pass <- function(trace) {
   trace$program <- program_fork(trace$built)
   trace$labels <- list()
   trace$path <- list()
-  if (length(trace$tensors) > 0L) {
-    program_set_requires_grad(
-      trace$program,
-      vapply(trace$tensors, function(tensor) tensor[["id"]], 0),
-      vapply(trace$tensors, function(tensor) isTRUE(tensor[["requires_grad"]]), NA)
-    )
-  }
   program_begin_forward(trace$program)
 }
 
@@ -104,6 +96,7 @@ emit <- function(operation, operands, attributes = numeric(),
 operand_id <- function(trace, x, argument, call) {
   if (inherits(x, "agbudget_value")) {
     check_pass(trace, x, call)
+    if (!is_symbolic(x)) follow_requires_grad(trace, x)
     return(x[["id"]])
   }
   if (inherits(x, "agbudget_probe")) probe_failed(x)
@@ -113,6 +106,12 @@ operand_id <- function(trace, x, argument, call) {
     "bad_operand", "`", argument, "` of `", call, "` must be a tensor or a numeric ",
     "matrix, not ", describe(x), "."
   )
+}
+
+# Rows and columns of whatever may be an operand.
+operand_shape <- function(x) {
+  if (is_live_tensor(x)) x <- x$data
+  dim(x) %||% c(length(x), 1)
 }
 
 # A value of one forward pass means nothing in another.
@@ -126,26 +125,36 @@ check_pass <- function(trace, x, call) {
   }
 }
 
+# `p$requires_grad <- FALSE` between making a tensor and using it.
+follow_requires_grad <- function(trace, x) {
+  wanted <- isTRUE(x[["requires_grad"]])
+  if (wanted != x[["required_grad"]]) {
+    program_set_requires_grad(trace$program, x[["id"]], wanted)
+  }
+}
+
 # Symbolic tensors --------------------------------------------------------------
 
 # Reference semantics as in ggmlR: `p$requires_grad <- FALSE` freezes a parameter
 # wherever it is used.
-new_tensor <- function(trace, value, class = NULL) {
+new_tensor <- function(trace, value, class = tensor_class) {
   tensor <- new.env(hash = FALSE, parent = emptyenv())
   tensor$id <- value[[1L]]
   tensor$rows <- value[[2L]]
   tensor$cols <- value[[3L]]
-  tensor$requires_grad <- value[[4L]] != 0
+  tensor$requires_grad <- tensor$required_grad <- value[[4L]] != 0
   tensor$pass <- trace$pass
-  class(tensor) <- c(class, "agbudget_tensor", "agbudget_value", "ag_tensor")
-  if (trace$pass == 0L) trace$tensors[[length(trace$tensors) + 1L]] <- tensor
+  class(tensor) <- class
   tensor
 }
+
+tensor_class <- c("agbudget_tensor", "agbudget_value", "ag_tensor")
+parameter_class <- c("agbudget_parameter", tensor_class)
 
 new_parameter <- function(rows, cols, drawn, call) {
   trace <- current_trace(call)
   value <- append_value(trace, "parameter", integer(), c(rows, cols, drawn), call)
-  new_tensor(trace, value, "agbudget_parameter")
+  new_tensor(trace, value, parameter_class)
 }
 
 no_values <- function(what) {
@@ -209,7 +218,7 @@ Ops.agbudget_tensor <- function(e1, e2) {
 Math.agbudget_tensor <- function(x, ...) no_values(paste0(.Generic, "()"))
 
 #' @export
-Summary.agbudget_tensor <- function(..., na.rm = FALSE) {
+Summary.agbudget_tensor <- function(..., na.rm = FALSE) { # nolint: object_name_linter.
   no_values(paste0(.Generic, "()"))
 }
 
@@ -266,6 +275,20 @@ probe_found <- function(rows, indices = FALSE) {
 }
 
 probe_failed <- function(probe) probe_found(NULL)
+
+# Whatever a model asks of the batch itself, it does not say how many rows it wants.
+
+#' @export
+dim.agbudget_probe <- function(x) probe_failed(x)
+
+#' @export
+`$.agbudget_probe` <- function(x, name) probe_failed(x)
+
+#' @export
+as.matrix.agbudget_probe <- function(x, ...) probe_failed(x)
+
+#' @export
+Ops.agbudget_probe <- function(e1, e2) probe_failed(e1)
 
 expect_rows <- function(x, rows, indices = FALSE) {
   if (inherits(x, "agbudget_probe")) probe_found(rows, indices)

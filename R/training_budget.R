@@ -1,9 +1,9 @@
 #' The memory that training a model needs
 #'
 #' Runs one training step of a ggmlR model's own code on matrices that have shapes but
-#' no values, in a heap that only counts, and reports the smallest vector heap in which
-#' ggmlR can train it. Nothing is allocated, and ggmlR need not be installed: a model of
-#' 10^12 parameters is answered as fast as a small one.
+#' no values, in a heap that only counts, and reports the smallest vector heap in
+#' which ggmlR can train it. Nothing is allocated, and ggmlR need not be installed: a
+#' model of 10^12 parameters is answered as fast as a small one.
 #'
 #' @param model The model's code, as it is written for ggmlR: an `ag_sequential()`, a
 #'   layer, a list or environment with `forward` and `parameters` (or `params`), or a
@@ -26,6 +26,10 @@
 #' @param accumulate_steps Micro-batches to accumulate before an update, as in ggmlR's
 #'   optimizers. Above 1 the loop calls `opt$step()` without an argument and
 #'   `opt$zero_grad()` only after an update.
+#' @param memory What training may take above an idle R with ggmlR loaded, for a verdict:
+#'   bytes, or text such as `"8GB"` (10^9 bytes each) or `"8 GiB"` (2^30 bytes each);
+#'   `"available"` is what this process may still use, see [ag_max_batch_size()]. `NULL`
+#'   asks for no verdict.
 #'
 #' @return An object of class `ag_training_budget`, a list of
 #' \describe{
@@ -50,6 +54,26 @@
 #' }
 #' and of the call's `model` (`layers`, `parameters`), `batch_size`, `input`,
 #' `optimizer`, `loss`, `loop` and `accumulate_steps`.
+#'
+#' Where `memory` is given, also
+#' \describe{
+#'   \item{`memory`, `memory_source`}{bytes, and where they come from: `"given"`, `"free
+#'     RAM"`, `"R's own limit"` or `"the container's limit"`.}
+#'   \item{`verdict`}{`"fits"`; `"fits_with_limit"`, if R can train the model in this
+#'     memory but would grow past it before it collects its garbage, unless
+#'     `R_MAX_VSIZE` is set as `r_max_vsize` says; or `"does_not_fit"`.}
+#'   \item{`fits`}{`heap_bytes <= memory`.}
+#'   \item{`spare_bytes`}{`memory - heap_bytes`; negative: what is missing.}
+#'   \item{`max_batch_size`}{the largest batch that fits, as [ag_max_batch_size()] finds
+#'     it; 0 where none does, `NA` where the model runs with some batch sizes only.}
+#'   \item{`r_max_vsize`, `r_max_vsize_bytes`}{the value for the environment variable
+#'     `R_MAX_VSIZE`, set before R starts, with which R trains the model and, should the
+#'     script want more, stops with an error instead of being killed: `heap_bytes` (or the
+#'     2.5 MB that R's compiler takes, if that is more), 6301 KiB for an idle R with ggmlR
+#'     loaded, and 256 KiB for the code that R loads as it is called. Add what else the
+#'     script holds. R starts with a vector heap of 64 MiB; a smaller limit binds only
+#'     where `R_VSIZE` is set lower as well, for instance to `1M`.}
+#' }
 #'
 #' @section What is counted:
 #' R's vector heap: the data of every matrix and vector that is reachable at a moment,
@@ -98,18 +122,39 @@
 #' }, batch_size = 256)
 #' budget$heap_bytes
 #' budget$components
+#'
+#' # does it fit?
+#' model <- ag_architecture(ag_sequential(
+#'   ag_linear(1024L, 1024L, activation = "relu"),
+#'   ag_linear(1024L, 10L)
+#' ))
+#' budget <- ag_training_budget(model, batch_size = 4096, memory = "200MB")
+#' budget
+#' budget$max_batch_size
+#' budget$r_max_vsize
+#'
+#' # for other code: plain lists and vectors, ready for a JSON encoder
+#' str(as.list(budget, timeline = FALSE)[c("verdict", "heap_bytes", "components")])
+#' if (requireNamespace("jsonlite", quietly = TRUE)) {
+#'   jsonlite::toJSON(as.list(budget, timeline = FALSE), auto_unbox = TRUE, digits = NA)
+#' }
 ag_training_budget <- function(model, batch_size = 32L,
                                optimizer = c("adam", "sgd", "sgd_plain"),
                                loss = c("mse", "cross_entropy", "softmax_cross_entropy"),
                                input = NULL, loop = c("retained", "released"),
-                               accumulate_steps = 1L) {
+                               accumulate_steps = 1L, memory = NULL) {
   optimizer <- check_choice(optimizer, "optimizer", optimizers)
   loss <- check_choice(loss, "loss", losses)
   loop <- check_choice(loop, "loop", loops)
   batch_size <- check_count(batch_size, "batch_size")
   accumulate_steps <- check_count(accumulate_steps, "accumulate_steps", max = 1000)
+  if (!is.null(memory)) memory <- resolve_memory(memory)
   architecture <- as_architecture(substitute(model), parent.frame(), input)
-  new_budget(architecture, batch_size, optimizer, loss, loop, accumulate_steps)
+  budget <- new_budget(architecture, batch_size, optimizer, loss, loop, accumulate_steps)
+  if (is.null(memory)) return(budget)
+  add_verdict(budget, memory, function(batch_size) {
+    heap_need(architecture, batch_size, optimizer, loss, loop, accumulate_steps)
+  })
 }
 
 optimizers <- c("adam", "sgd", "sgd_plain")
@@ -122,13 +167,14 @@ component_names <- c(
   "bookkeeping"
 )
 
-# Replays a traced program; the core's message becomes an error.
+# Replays a traced program; the core's message becomes an error. `run` is the binding:
+# run_training_program() for the whole record, run_training_peak() for its peak alone.
 run_program <- function(program, rows, batch_size, indices, optimizer = "adam",
                         loss = "mse", loop = "retained", accumulate_steps = 1,
-                        resident = FALSE) {
-  record <- run_training_program(
+                        run = run_training_program) {
+  record <- run(
     program, rows, batch_size, indices, match(optimizer, optimizers) - 1L,
-    match(loss, losses) - 1L, loop == "retained", as.integer(accumulate_steps), resident
+    match(loss, losses) - 1L, loop == "retained", as.integer(accumulate_steps)
   )
   if (is.character(record)) {
     stop_agbudget(
@@ -142,26 +188,27 @@ new_budget <- function(architecture, batch_size, optimizer, loss, loop,
                        accumulate_steps) {
   program <- trace_forward(architecture, batch_size)
   input <- architecture$input
-  run <- function(loop, resident = FALSE) {
+  run <- function(loop, binding) {
     run_program(program, input$rows, batch_size, input$indices, optimizer, loss, loop,
-                accumulate_steps, resident)
+                accumulate_steps, binding)
   }
-  record <- run(loop, resident = TRUE)
-  other <- run(setdiff(loops, loop))
+  record <- run(loop, run_training_program)
   layers <- layer_table(program, record$tape$layer_bytes)
   timeline <- timeline_frame(record$timeline, program_layers(program)$label)
-  peak <- timeline[record$peak, ]
+  peak <- lapply(unclass(timeline), `[[`, record$peak)
   structure(
     list(
       heap_bytes = peak$live_bytes,
       components = unlist(peak[component_names]),
-      peak = as.list(peak[c("phase", "step", "operation", "layer")]),
+      peak = peak[c("phase", "step", "operation", "layer")],
       timeline = timeline,
       layers = layers,
       tape = tape_report(record$tape),
-      resident_bytes = record$resident_bytes, collections = record$collections,
-      other_loop_bytes = other$timeline$live_bytes[[other$peak]],
-      model = list(layers = nrow(layers), parameters = sum(layers$parameters)),
+      resident_bytes = record$resident_bytes,
+      other_loop_bytes = run(setdiff(loops, loop), run_training_peak),
+      model = list(
+        layers = sum(layers$kind != "loss"), parameters = sum(layers$parameters)
+      ),
       batch_size = batch_size, input = input$rows, optimizer = optimizer, loss = loss,
       loop = loop, accumulate_steps = accumulate_steps
     ),
@@ -214,7 +261,7 @@ format.ag_training_budget <- function(x, ...) {
   components <- table_lines(
     data.frame(
       component = component_labels[names(bytes)], bytes = bytes_text(bytes),
-      share = paste0(formatC(100 * bytes / x$heap_bytes, format = "f", digits = 1L), " %"),
+      share = percent_text(bytes / x$heap_bytes, digits = 1L),
       stringsAsFactors = FALSE
     ),
     left = "component", header = FALSE
@@ -230,6 +277,7 @@ format.ag_training_budget <- function(x, ...) {
              paste0(", update every ", x$accumulate_steps, " batches")
            }),
     paste0("  peak   ", peak_text(x$peak)),
+    verdict_line(x),
     components,
     other_loop_lines(x)
   )
@@ -244,7 +292,7 @@ peak_text <- function(peak) {
 other_loop_lines <- function(x) {
   change <- x$other_loop_bytes / x$heap_bytes - 1
   if (abs(change) <= 0.05) return(character())
-  percent <- paste0(formatC(100 * abs(change), format = "f", digits = 0L), " %")
+  percent <- percent_text(abs(change))
   if (x$loop == "retained") {
     return(c(
       paste0("  The released loop would need ", bytes_text(x$other_loop_bytes), " (",
@@ -300,6 +348,28 @@ as.data.frame.ag_training_budget <- function(x, ...) {
     list(peak_phase = x$peak$phase, peak_operation = x$peak$operation,
          peak_layer = x$peak$layer)
   ))
+}
+
+#' @param x An `ag_training_budget`.
+#' @param timeline Whether to include the timeline, which has a row an operation.
+#' @param ... Ignored.
+#' @details
+#' `as.list()` gives the same fields under the same names as plain lists and vectors, for
+#' other code or a JSON encoder: no classes, data frames as lists of columns, named
+#' numbers as lists of numbers. Names are stable: fields may be added, none is renamed.
+#' What was not asked for, such as the verdict without `memory`, is `NA`.
+#' @rdname ag_training_budget
+#' @export
+as.list.ag_training_budget <- function(x, timeline = TRUE, ...) {
+  timeline <- check_flag(timeline, "timeline")
+  fields <- unclass(x)
+  if (!timeline) fields$timeline <- NULL
+  absent <- setdiff(c("resident_bytes", verdict_fields), names(fields))
+  fields[absent] <- NA
+  plain <- function(field) {
+    if (is.list(field) || !is.null(names(field))) lapply(as.list(field), plain) else field
+  }
+  lapply(fields, plain)
 }
 
 # Columns padded to a common width, two spaces in front.

@@ -10,6 +10,51 @@ Rcpp::Rostream<true>&  Rcpp::Rcout = Rcpp::Rcpp_cout_get();
 Rcpp::Rostream<false>& Rcpp::Rcerr = Rcpp::Rcpp_cerr_get();
 #endif
 
+// count_parameters
+SEXP count_parameters(SEXP shapes, SEXP classed_shape_size);
+RcppExport SEXP _agbudget_count_parameters(SEXP shapesSEXP, SEXP classed_shape_sizeSEXP) {
+BEGIN_RCPP
+    Rcpp::RObject rcpp_result_gen;
+    Rcpp::traits::input_parameter< SEXP >::type shapes(shapesSEXP);
+    Rcpp::traits::input_parameter< SEXP >::type classed_shape_size(classed_shape_sizeSEXP);
+    rcpp_result_gen = Rcpp::wrap(count_parameters(shapes, classed_shape_size));
+    return rcpp_result_gen;
+END_RCPP
+}
+// training_memory
+SEXP training_memory(double params, double state_copies, double activation_frac, Rcpp::NumericVector batch_size, SEXP note);
+RcppExport SEXP _agbudget_training_memory(SEXP paramsSEXP, SEXP state_copiesSEXP, SEXP activation_fracSEXP, SEXP batch_sizeSEXP, SEXP noteSEXP) {
+BEGIN_RCPP
+    Rcpp::RObject rcpp_result_gen;
+    Rcpp::traits::input_parameter< double >::type params(paramsSEXP);
+    Rcpp::traits::input_parameter< double >::type state_copies(state_copiesSEXP);
+    Rcpp::traits::input_parameter< double >::type activation_frac(activation_fracSEXP);
+    Rcpp::traits::input_parameter< Rcpp::NumericVector >::type batch_size(batch_sizeSEXP);
+    Rcpp::traits::input_parameter< SEXP >::type note(noteSEXP);
+    rcpp_result_gen = Rcpp::wrap(training_memory(params, state_copies, activation_frac, batch_size, note));
+    return rcpp_result_gen;
+END_RCPP
+}
+// integer64_as_double
+Rcpp::NumericVector integer64_as_double(Rcpp::NumericVector x);
+RcppExport SEXP _agbudget_integer64_as_double(SEXP xSEXP) {
+BEGIN_RCPP
+    Rcpp::RObject rcpp_result_gen;
+    Rcpp::traits::input_parameter< Rcpp::NumericVector >::type x(xSEXP);
+    rcpp_result_gen = Rcpp::wrap(integer64_as_double(x));
+    return rcpp_result_gen;
+END_RCPP
+}
+// group_thousands
+std::string group_thousands(std::string digits);
+RcppExport SEXP _agbudget_group_thousands(SEXP digitsSEXP) {
+BEGIN_RCPP
+    Rcpp::RObject rcpp_result_gen;
+    Rcpp::traits::input_parameter< std::string >::type digits(digitsSEXP);
+    rcpp_result_gen = Rcpp::wrap(group_thousands(digits));
+    return rcpp_result_gen;
+END_RCPP
+}
 // program_new
 SEXP program_new();
 RcppExport SEXP _agbudget_program_new() {
@@ -53,14 +98,35 @@ BEGIN_RCPP
 END_RCPP
 }
 // program_set_requires_grad
-void program_set_requires_grad(SEXP program, const std::vector<int>& ids, const std::vector<bool>& requires_grad);
-RcppExport SEXP _agbudget_program_set_requires_grad(SEXP programSEXP, SEXP idsSEXP, SEXP requires_gradSEXP) {
+void program_set_requires_grad(SEXP program, int id, bool requires_grad);
+RcppExport SEXP _agbudget_program_set_requires_grad(SEXP programSEXP, SEXP idSEXP, SEXP requires_gradSEXP) {
 BEGIN_RCPP
     Rcpp::traits::input_parameter< SEXP >::type program(programSEXP);
-    Rcpp::traits::input_parameter< const std::vector<int>& >::type ids(idsSEXP);
-    Rcpp::traits::input_parameter< const std::vector<bool>& >::type requires_grad(requires_gradSEXP);
-    program_set_requires_grad(program, ids, requires_grad);
+    Rcpp::traits::input_parameter< int >::type id(idSEXP);
+    Rcpp::traits::input_parameter< bool >::type requires_grad(requires_gradSEXP);
+    program_set_requires_grad(program, id, requires_grad);
     return R_NilValue;
+END_RCPP
+}
+// program_built_parameters
+std::vector<int> program_built_parameters(SEXP program);
+RcppExport SEXP _agbudget_program_built_parameters(SEXP programSEXP) {
+BEGIN_RCPP
+    Rcpp::RObject rcpp_result_gen;
+    Rcpp::traits::input_parameter< SEXP >::type program(programSEXP);
+    rcpp_result_gen = Rcpp::wrap(program_built_parameters(program));
+    return rcpp_result_gen;
+END_RCPP
+}
+// program_values
+Rcpp::NumericMatrix program_values(SEXP program, const std::vector<int>& ids);
+RcppExport SEXP _agbudget_program_values(SEXP programSEXP, SEXP idsSEXP) {
+BEGIN_RCPP
+    Rcpp::RObject rcpp_result_gen;
+    Rcpp::traits::input_parameter< SEXP >::type program(programSEXP);
+    Rcpp::traits::input_parameter< const std::vector<int>& >::type ids(idsSEXP);
+    rcpp_result_gen = Rcpp::wrap(program_values(program, ids));
+    return rcpp_result_gen;
 END_RCPP
 }
 // program_begin_layer
@@ -126,8 +192,8 @@ BEGIN_RCPP
 END_RCPP
 }
 // run_training_program
-SEXP run_training_program(SEXP program, double rows, double cols, bool indices, int optimizer, int loss, bool retained, int accumulate_steps, bool resident);
-RcppExport SEXP _agbudget_run_training_program(SEXP programSEXP, SEXP rowsSEXP, SEXP colsSEXP, SEXP indicesSEXP, SEXP optimizerSEXP, SEXP lossSEXP, SEXP retainedSEXP, SEXP accumulate_stepsSEXP, SEXP residentSEXP) {
+SEXP run_training_program(SEXP program, double rows, double cols, bool indices, int optimizer, int loss, bool retained, int accumulate_steps);
+RcppExport SEXP _agbudget_run_training_program(SEXP programSEXP, SEXP rowsSEXP, SEXP colsSEXP, SEXP indicesSEXP, SEXP optimizerSEXP, SEXP lossSEXP, SEXP retainedSEXP, SEXP accumulate_stepsSEXP) {
 BEGIN_RCPP
     Rcpp::RObject rcpp_result_gen;
     Rcpp::traits::input_parameter< SEXP >::type program(programSEXP);
@@ -138,25 +204,48 @@ BEGIN_RCPP
     Rcpp::traits::input_parameter< int >::type loss(lossSEXP);
     Rcpp::traits::input_parameter< bool >::type retained(retainedSEXP);
     Rcpp::traits::input_parameter< int >::type accumulate_steps(accumulate_stepsSEXP);
-    Rcpp::traits::input_parameter< bool >::type resident(residentSEXP);
-    rcpp_result_gen = Rcpp::wrap(run_training_program(program, rows, cols, indices, optimizer, loss, retained, accumulate_steps, resident));
+    rcpp_result_gen = Rcpp::wrap(run_training_program(program, rows, cols, indices, optimizer, loss, retained, accumulate_steps));
+    return rcpp_result_gen;
+END_RCPP
+}
+// run_training_peak
+SEXP run_training_peak(SEXP program, double rows, double cols, bool indices, int optimizer, int loss, bool retained, int accumulate_steps);
+RcppExport SEXP _agbudget_run_training_peak(SEXP programSEXP, SEXP rowsSEXP, SEXP colsSEXP, SEXP indicesSEXP, SEXP optimizerSEXP, SEXP lossSEXP, SEXP retainedSEXP, SEXP accumulate_stepsSEXP) {
+BEGIN_RCPP
+    Rcpp::RObject rcpp_result_gen;
+    Rcpp::traits::input_parameter< SEXP >::type program(programSEXP);
+    Rcpp::traits::input_parameter< double >::type rows(rowsSEXP);
+    Rcpp::traits::input_parameter< double >::type cols(colsSEXP);
+    Rcpp::traits::input_parameter< bool >::type indices(indicesSEXP);
+    Rcpp::traits::input_parameter< int >::type optimizer(optimizerSEXP);
+    Rcpp::traits::input_parameter< int >::type loss(lossSEXP);
+    Rcpp::traits::input_parameter< bool >::type retained(retainedSEXP);
+    Rcpp::traits::input_parameter< int >::type accumulate_steps(accumulate_stepsSEXP);
+    rcpp_result_gen = Rcpp::wrap(run_training_peak(program, rows, cols, indices, optimizer, loss, retained, accumulate_steps));
     return rcpp_result_gen;
 END_RCPP
 }
 
 static const R_CallMethodDef CallEntries[] = {
+    {"_agbudget_count_parameters", (DL_FUNC) &_agbudget_count_parameters, 2},
+    {"_agbudget_training_memory", (DL_FUNC) &_agbudget_training_memory, 5},
+    {"_agbudget_integer64_as_double", (DL_FUNC) &_agbudget_integer64_as_double, 1},
+    {"_agbudget_group_thousands", (DL_FUNC) &_agbudget_group_thousands, 1},
     {"_agbudget_program_new", (DL_FUNC) &_agbudget_program_new, 0},
     {"_agbudget_program_fork", (DL_FUNC) &_agbudget_program_fork, 1},
     {"_agbudget_program_is_alive", (DL_FUNC) &_agbudget_program_is_alive, 1},
     {"_agbudget_program_append", (DL_FUNC) &_agbudget_program_append, 4},
     {"_agbudget_program_set_requires_grad", (DL_FUNC) &_agbudget_program_set_requires_grad, 3},
+    {"_agbudget_program_built_parameters", (DL_FUNC) &_agbudget_program_built_parameters, 1},
+    {"_agbudget_program_values", (DL_FUNC) &_agbudget_program_values, 2},
     {"_agbudget_program_begin_layer", (DL_FUNC) &_agbudget_program_begin_layer, 3},
     {"_agbudget_program_resume_layer", (DL_FUNC) &_agbudget_program_resume_layer, 2},
     {"_agbudget_program_end_layer", (DL_FUNC) &_agbudget_program_end_layer, 2},
     {"_agbudget_program_begin_forward", (DL_FUNC) &_agbudget_program_begin_forward, 1},
     {"_agbudget_program_finish", (DL_FUNC) &_agbudget_program_finish, 3},
     {"_agbudget_program_layers", (DL_FUNC) &_agbudget_program_layers, 1},
-    {"_agbudget_run_training_program", (DL_FUNC) &_agbudget_run_training_program, 9},
+    {"_agbudget_run_training_program", (DL_FUNC) &_agbudget_run_training_program, 8},
+    {"_agbudget_run_training_peak", (DL_FUNC) &_agbudget_run_training_peak, 8},
     {NULL, NULL, 0}
 };
 

@@ -77,12 +77,14 @@ void Interpreter::run(std::size_t begin, std::size_t end) {
       i = run_checkpoint(i);
       continue;
     }
-    slot(instruction.result) = execute(instruction);
+    TensorPtr& result = slot(instruction.result);
+    result = execute(instruction);
+    const Value& known = program_.value(instruction.result);
+    if (known.overrides_gradient) result->requires_gradient = known.requires_gradient;
     release_operands(i);
     const bool unused = last_use_[static_cast<std::size_t>(instruction.result)] == i;
-    const bool kept = program_.value(instruction.result).is_parameter ||
-                      instruction.result == program_.output();
-    if (unused && !kept) slot(instruction.result).reset();
+    const bool kept = known.is_parameter || instruction.result == program_.output();
+    if (unused && !kept) result.reset();
   }
 }
 
@@ -102,6 +104,7 @@ void Interpreter::release_operands(std::size_t position) {
 TensorPtr Interpreter::host_value(const Instruction& instruction) {
   const Attributes& a = instruction.attributes;
   engine_.begin("R matrix");
+  if (a[4] != 0) engine_.draw_random_numbers();
   const Shape shape{a[0], a[1]};
   auto host = std::make_shared<Tensor>();
   host->is_tensor = false;
@@ -110,8 +113,7 @@ TensorPtr Interpreter::host_value(const Instruction& instruction) {
                                            : engine_.reals(shape.length());
     host->data.shape = shape;
   } else {
-    host->data =
-        a[2] == bytes_per_integer ? engine_.logical(shape) : engine_.real(shape);
+    host->data = a[2] == bytes_per_integer ? engine_.logical(shape) : engine_.real(shape);
   }
   return host;
 }
@@ -226,10 +228,9 @@ TensorPtr Interpreter::execute(const Instruction& instruction) {
     case Opcode::embedding:
       return embedding(engine_, x(0), x(1));
     case Opcode::attention:
-      return multihead_attention(
-          engine_, x(0), x(1), x(2),
-          {x(3), x(4), x(5), x(6), operand_if_any(instruction, 7)},
-          {attributes[0], attributes[1] != 0, attributes[2] != 0});
+      return multihead_attention(engine_, x(0), x(1), x(2),
+                                 {x(3), x(4), x(5), x(6), operand_if_any(instruction, 7)},
+                                 {attributes[0], attributes[1] != 0, attributes[2] != 0});
     case Opcode::checkpoint_begin:
       return nullptr;
     case Opcode::checkpoint_end:
@@ -277,8 +278,8 @@ std::size_t Interpreter::run_checkpoint(std::size_t begin) {
   frame->operands.insert(frame->operands.end(), captured.begin(), captured.end());
   frame->locals = {out->data, seed};
   // saved_nodes stays bound in the frame: a list as long as the tape was.
-  const BlockRef saved_nodes = engine_.heap().allocate(
-      list_bytes(engine_.nodes().size()), Component::bookkeeping);
+  const BlockRef saved_nodes =
+      engine_.heap().allocate(list_bytes(engine_.nodes().size()), Component::bookkeeping);
   const std::size_t input_count = inputs.size();
   const Frame* self = frame.get();
   frame->backward = [this, begin, end, captured_ids, seed, saved_nodes, input_count,

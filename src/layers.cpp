@@ -197,12 +197,12 @@ TensorPtr layer_norm(Engine& engine, const TensorPtr& x, const TensorPtr& gamma,
     out->requires_gradient |= input->requires_gradient;
   }
   if (!out->requires_gradient) return out;
-  engine.record(
-      out, nullptr, std::move(inputs),
-      {x->data, mean, variance, deviation, normalised, gamma_values, beta_values}, {},
-      [&engine, shape, affine](const Matrix&) -> Gradients {
-        return layer_norm_gradient(engine, shape, affine);
-      });
+  engine.record(out, nullptr, std::move(inputs),
+                {x->data, mean, variance, deviation, normalised, gamma_values,
+                 beta_values, out->data},
+                {}, [&engine, shape, affine](const Matrix&) -> Gradients {
+                  return layer_norm_gradient(engine, shape, affine);
+                });
   return out;
 }
 
@@ -210,7 +210,7 @@ TensorPtr embedding(Engine& engine, const TensorPtr& indices, const TensorPtr& t
   engine.begin("embedding");
   const Extent count = indices->shape().length();
   const Extent dimension = table->shape().rows;
-  const Matrix index = engine.integers(count);
+  const Matrix index = as_integer(engine, indices->data);
   Matrix vectors;
   {
     const Matrix one_based = engine.integers(count);
@@ -219,7 +219,8 @@ TensorPtr embedding(Engine& engine, const TensorPtr& indices, const TensorPtr& t
   TensorPtr out = engine.result(vectors, {table.get()});
   if (!out->requires_gradient) return out;
   const Shape table_shape = table->shape();
-  engine.record(out, nullptr, {table}, {index, table->data, vectors}, {},
+  engine.record(out, nullptr, {table},
+                {given_matrix(*indices), index, table->data, vectors}, {},
                 [&engine, table_shape, count](const Matrix&) -> Gradients {
                   Matrix scattered = engine.real(table_shape);
                   // A column of the table, one of the gradient, their sum, and an index.
@@ -229,12 +230,14 @@ TensorPtr embedding(Engine& engine, const TensorPtr& indices, const TensorPtr& t
                   const Matrix sum_of_columns = engine.reals(table_shape.rows);
                   return {scattered};
                 });
+  out->frame->operands.push_back(indices);
   return out;
 }
 
 TensorPtr multihead_attention(Engine& engine, const TensorPtr& q, const TensorPtr& k,
                               const TensorPtr& v, const AttentionWeights& weights,
                               const AttentionOptions& options) {
+  engine.begin("attention");
   const TensorPtr queries = matmul(engine, weights.query, q);
   const TensorPtr keys = matmul(engine, weights.key, k);
   const TensorPtr values = matmul(engine, weights.value, v);
@@ -250,8 +253,7 @@ TensorPtr multihead_attention(Engine& engine, const TensorPtr& q, const TensorPt
     if (options.causal) {
       scores = add(engine, scores, engine.tensor(engine.real(scores->shape())));
     }
-    TensorPtr attention =
-        transpose(engine, softmax(engine, transpose(engine, scores)));
+    TensorPtr attention = transpose(engine, softmax(engine, transpose(engine, scores)));
     if (options.dropout) {
       engine.begin("dropout");
       attention = mul(engine, attention, dropout_mask(engine, attention->shape()));

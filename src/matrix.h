@@ -29,17 +29,20 @@ struct Matrix {
   Shape shape;
   BlockRef block;
   bool has_dim = true;
+  Bytes element_bytes = bytes_per_double;
 
   explicit operator bool() const { return static_cast<bool>(block); }
 };
 
 // What object.size() says of it: the header, the data, and for a matrix the
-// `dim` attribute with its list cell and symbol (src/main/size.c).
+// `dim` attribute with its list cell and symbol (src/main/size.c). Its size classes
+// are not quite those of the heap: it knows one of 48 bytes.
 inline Bytes object_size(const Matrix& matrix) {
   constexpr Bytes header = 48;
   constexpr Bytes dim_attribute = 168;
   if (!matrix) return 0;
-  const Bytes data = matrix.block->bytes - (matrix.has_dim ? dim_bytes : 0);
+  const Bytes payload = checked_multiply(matrix.shape.length(), matrix.element_bytes);
+  const Bytes data = payload > 32 && payload <= 48 ? 48 : vector_heap_bytes(payload);
   return header + data + (matrix.has_dim ? dim_attribute : 0);
 }
 

@@ -48,7 +48,9 @@ Matrix expanded_operand(Engine& engine, const Matrix& a, const Matrix& b) {
   return b;
 }
 
-Shape sum_shape(const Matrix& a, const Matrix& b) { return a.has_dim ? a.shape : b.shape; }
+Shape sum_shape(const Matrix& a, const Matrix& b) {
+  return a.has_dim ? a.shape : b.shape;
+}
 
 // The gradient of an operand that was broadcast: `matrix(rowSums(g), ncol = 1)` or
 // the same by columns; otherwise the incoming gradient itself.
@@ -120,7 +122,9 @@ TensorPtr reduce(Engine& engine, const TensorPtr& x, Along along, bool divides) 
   }
   TensorPtr out = engine.result(std::move(value), {x.get()});
   if (!out->requires_gradient) return out;
-  engine.record(out, "sum", {x}, {x->data}, {},
+  const Matrix in_shape = engine.integers(2);
+  const Matrix divisor = engine.reals(1);
+  engine.record(out, "sum", {x}, {x->data, out->data, in_shape}, {in_shape, divisor},
                 [&engine, shape, along, divides](const Matrix& grad_out) -> Gradients {
                   if (along == Along::all) return {engine.real(shape)};
                   Matrix g = engine.real(grad_out.shape);
@@ -140,6 +144,11 @@ void log_likelihood(Engine& engine, Shape shape) {
 }
 
 }  // namespace
+
+Matrix as_integer(Engine& engine, const Matrix& numbers) {
+  if (numbers.element_bytes == bytes_per_integer && !numbers.has_dim) return numbers;
+  return engine.integers(numbers.shape.length());
+}
 
 TensorPtr matmul(Engine& engine, const TensorPtr& a, const TensorPtr& b) {
   engine.begin("matmul");
@@ -173,14 +182,15 @@ TensorPtr add(Engine& engine, const TensorPtr& a, const TensorPtr& b) {
   engine.begin("add");
   const Matrix original = b->data;
   const Matrix expanded = expanded_operand(engine, a->data, original);
-  TensorPtr out = engine.result(engine.real(sum_shape(a->data, expanded)),
-                                {a.get(), b.get()});
+  TensorPtr out =
+      engine.result(engine.real(sum_shape(a->data, expanded)), {a.get(), b.get()});
   if (!out->requires_gradient) return out;
 
   const bool a_needs = a->requires_gradient;
   const bool b_needs = b->requires_gradient;
   engine.record(
-      out, "add", {a, b}, {a->data, expanded, original}, {original},
+      out, "add", {a, b}, {a->data, expanded, original},
+      {original, engine.integers(1), engine.integers(1)},
       [&engine, a_needs, b_needs, original](const Matrix& grad_out) -> Gradients {
         return {a_needs ? grad_out : Matrix(),
                 b_needs ? reduced_like(engine, original, grad_out) : Matrix()};
@@ -192,8 +202,8 @@ TensorPtr sub(Engine& engine, const TensorPtr& a, const TensorPtr& b) {
   engine.begin("sub");
   const Matrix original = b->data;
   const Matrix expanded = expanded_operand(engine, a->data, original);
-  TensorPtr out = engine.result(engine.real(sum_shape(a->data, expanded)),
-                                {a.get(), b.get()});
+  TensorPtr out =
+      engine.result(engine.real(sum_shape(a->data, expanded)), {a.get(), b.get()});
   if (!out->requires_gradient) return out;
 
   const bool a_needs = a->requires_gradient;
@@ -224,16 +234,16 @@ TensorPtr mul(Engine& engine, const TensorPtr& a, const TensorPtr& b) {
   const bool b_needs = b->requires_gradient;
   const Shape a_shape = a->shape();
   const Shape b_shape = b->shape();
-  engine.record(out, "mul", {a, b}, {a_data, b_data, a->data, b->data},
-                {a_data, b_data, a->data, b->data},
-                [&engine, a_needs, b_needs, a_shape,
-                 b_shape](const Matrix& grad_out) -> Gradients {
-                  const Shape full = grad_out.shape;
-                  Gradients gradients(2);
-                  if (a_needs) gradients[0] = product_gradient(engine, a_shape, full);
-                  if (b_needs) gradients[1] = product_gradient(engine, b_shape, full);
-                  return gradients;
-                });
+  engine.record(
+      out, "mul", {a, b}, {a_data, b_data, a->data, b->data},
+      {a_data, b_data, a->data, b->data},
+      [&engine, a_needs, b_needs, a_shape, b_shape](const Matrix& grad_out) -> Gradients {
+        const Shape full = grad_out.shape;
+        Gradients gradients(2);
+        if (a_needs) gradients[0] = product_gradient(engine, a_shape, full);
+        if (b_needs) gradients[1] = product_gradient(engine, b_shape, full);
+        return gradients;
+      });
   return out;
 }
 
@@ -241,7 +251,8 @@ TensorPtr scale(Engine& engine, const TensorPtr& x) {
   engine.begin("scale");
   TensorPtr out = engine.result(engine.real(x->shape()), {x.get()});
   if (!out->requires_gradient) return out;
-  engine.record(out, "scale", {x}, {x->data}, {},
+  const Matrix scalar = engine.reals(1);
+  engine.record(out, "scale", {x}, {x->data, scalar}, {scalar},
                 [&engine](const Matrix& grad_out) -> Gradients {
                   return {engine.real(grad_out.shape)};
                 });
@@ -262,7 +273,7 @@ TensorPtr sigmoid(Engine& engine, const TensorPtr& x) {
   TensorPtr out = engine.result(engine.real(x->shape()), {x.get()});
   if (!out->requires_gradient) return out;
   const Matrix multiplier = engine.real(x->shape());
-  return elementwise(engine, x, out, {multiplier}, multiplier);
+  return elementwise(engine, x, out, {out->data, multiplier}, multiplier);
 }
 
 TensorPtr tanh_activation(Engine& engine, const TensorPtr& x) {
@@ -270,7 +281,7 @@ TensorPtr tanh_activation(Engine& engine, const TensorPtr& x) {
   TensorPtr out = engine.result(engine.real(x->shape()), {x.get()});
   if (!out->requires_gradient) return out;
   const Matrix multiplier = engine.real(x->shape());
-  return elementwise(engine, x, out, {multiplier}, multiplier);
+  return elementwise(engine, x, out, {out->data, multiplier}, multiplier);
 }
 
 TensorPtr softmax(Engine& engine, const TensorPtr& x) {
@@ -332,7 +343,7 @@ TensorPtr exp_elements(Engine& engine, const TensorPtr& x) {
   engine.begin("exp");
   TensorPtr out = engine.result(engine.real(x->shape()), {x.get()});
   if (!out->requires_gradient) return out;
-  return elementwise(engine, x, out, {}, out->data);
+  return elementwise(engine, x, out, {out->data}, out->data);
 }
 
 TensorPtr pow_elements(Engine& engine, const TensorPtr& x) {
@@ -383,21 +394,22 @@ TensorPtr reshape(Engine& engine, const TensorPtr& x, Shape shape) {
   TensorPtr out = engine.result(engine.real(shape), {x.get()});
   if (!out->requires_gradient) return out;
   const Shape original = x->shape();
-  engine.record(
-      out, nullptr, {x}, {x->data}, {},
-      [&engine, original](const Matrix&) -> Gradients { return {engine.real(original)}; });
+  engine.record(out, nullptr, {x}, {x->data}, {},
+                [&engine, original](const Matrix&) -> Gradients {
+                  return {engine.real(original)};
+                });
   return out;
 }
 
 TensorPtr transpose(Engine& engine, const TensorPtr& x) {
   engine.begin("transpose");
   const Shape original = x->shape();
-  TensorPtr out =
-      engine.result(engine.real({original.cols, original.rows}), {x.get()});
+  TensorPtr out = engine.result(engine.real({original.cols, original.rows}), {x.get()});
   if (!out->requires_gradient) return out;
-  engine.record(
-      out, "transpose", {x}, {}, {},
-      [&engine, original](const Matrix&) -> Gradients { return {engine.real(original)}; });
+  engine.record(out, "transpose", {x}, {}, {},
+                [&engine, original](const Matrix&) -> Gradients {
+                  return {engine.real(original)};
+                });
   return out;
 }
 
@@ -411,7 +423,10 @@ TensorPtr slice_rows(Engine& engine, const TensorPtr& x, Extent count) {
   }
   TensorPtr out = engine.result(std::move(value), {x.get()});
   if (!out->requires_gradient) return out;
-  engine.record(out, "slice_rows", {x}, {x->data}, {},
+  const Matrix from = engine.integers(1);
+  const Matrix n = engine.integers(1);
+  const Matrix rows = engine.integers(1);
+  engine.record(out, "slice_rows", {x}, {x->data, from, n, rows}, {from, n, rows},
                 [&engine, original, count](const Matrix&) -> Gradients {
                   Matrix padded = engine.real(original);
                   const Matrix index = engine.integers(count);
@@ -424,14 +439,15 @@ TensorPtr concat_rows(Engine& engine, const TensorPtr& a, const TensorPtr& b) {
   engine.begin("concat_rows");
   const Shape a_shape = a->shape();
   const Shape b_shape = b->shape();
-  TensorPtr out = engine.result(
-      engine.real({checked_add(a_shape.rows, b_shape.rows), a_shape.cols}),
-      {a.get(), b.get()});
+  TensorPtr out =
+      engine.result(engine.real({checked_add(a_shape.rows, b_shape.rows), a_shape.cols}),
+                    {a.get(), b.get()});
   if (!out->requires_gradient) return out;
   const bool a_needs = a->requires_gradient;
   const bool b_needs = b->requires_gradient;
   engine.record(
-      out, "concat_rows", {a, b}, {a->data, b->data}, {},
+      out, "concat_rows", {a, b}, {a->data, b->data},
+      {engine.integers(1), engine.integers(1)},
       [&engine, a_needs, b_needs, a_shape, b_shape](const Matrix&) -> Gradients {
         return {a_needs ? engine.real(a_shape) : Matrix(),
                 b_needs ? engine.real(b_shape) : Matrix()};
@@ -479,7 +495,7 @@ TensorPtr mse_loss(Engine& engine, const TensorPtr& prediction, const TensorPtr&
   if (!out->requires_gradient) return out;
   engine.record(
       out, "loss_const", {prediction}, {prediction->data, target->data, difference},
-      {difference},
+      {difference, engine.reals(1)},
       [&engine, shape](const Matrix&) -> Gradients { return {engine.real(shape)}; });
   return out;
 }
@@ -504,7 +520,7 @@ TensorPtr cross_entropy_loss(Engine& engine, const TensorPtr& prediction,
     return engine.real(shape);
   };
   std::vector<Matrix> fields;
-  if (engine.recording(*prediction)) fields.push_back(quotient());
+  if (engine.recording(*prediction)) fields = {quotient(), engine.reals(1)};
   engine.record(out, "loss_const", {prediction},
                 {prediction->data, target->data, clamped}, std::move(fields),
                 [quotient](const Matrix&) -> Gradients { return {quotient()}; });
@@ -515,6 +531,12 @@ TensorPtr softmax_cross_entropy_loss(Engine& engine, const TensorPtr& logits,
                                      const TensorPtr& target) {
   engine.begin("softmax_cross_entropy_loss");
   const Shape shape = logits->shape();
+  Matrix indices;
+  Matrix labels = target->data;
+  if (labels.shape != shape || !labels.has_dim) {
+    indices = as_integer(engine, labels);
+    labels = engine.real(shape);
+  }
   const Matrix maxima = column_maxima(engine, shape);
   const Matrix spread_maxima = matrix_from(engine, maxima, shape);
   const Matrix exponentials = engine.real(shape);
@@ -526,12 +548,13 @@ TensorPtr softmax_cross_entropy_loss(Engine& engine, const TensorPtr& logits,
   if (!out->requires_gradient) return out;
 
   std::vector<Matrix> fields;
-  if (engine.recording(*logits)) fields.push_back(engine.real(shape));
-  engine.record(
-      out, "loss_const", {logits},
-      {logits->data, target->data, maxima, spread_maxima, exponentials, sums, p, clamped},
-      std::move(fields),
-      [&engine, shape](const Matrix&) -> Gradients { return {engine.real(shape)}; });
+  if (engine.recording(*logits)) fields = {engine.real(shape), engine.reals(1)};
+  engine.record(out, "loss_const", {logits},
+                {logits->data, given_matrix(*target), indices, labels, maxima,
+                 spread_maxima, exponentials, sums, p, clamped},
+                std::move(fields), [&engine, shape](const Matrix&) -> Gradients {
+                  return {engine.real(shape)};
+                });
   return out;
 }
 

@@ -8,6 +8,15 @@ namespace agbudget {
 // (R/autograd.R, R/ag_select.R): what it allocates, what its frame keeps, and what
 // its backward rule allocates. The shapes have been checked (program.h).
 
+// as.integer(): an integer vector without attributes is returned as it is.
+Matrix as_integer(Engine& engine, const Matrix& numbers);
+
+// What an argument of a function binds beside its value: a plain matrix is there by
+// that name too, a tensor is no number.
+inline Matrix given_matrix(const Tensor& argument) {
+  return argument.is_tensor ? Matrix() : argument.data;
+}
+
 TensorPtr matmul(Engine& engine, const TensorPtr& a, const TensorPtr& b);
 TensorPtr add(Engine& engine, const TensorPtr& a, const TensorPtr& b);
 TensorPtr sub(Engine& engine, const TensorPtr& a, const TensorPtr& b);

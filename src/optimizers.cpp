@@ -10,7 +10,11 @@ Optimizer::Optimizer(Engine& engine, OptimizerKind kind, Tensors parameters,
       kind_(kind),
       parameters_(std::move(parameters)),
       accumulate_steps_(accumulate_steps) {
-  engine_.begin("optimizer");
+  engine_.begin(kind_ == OptimizerKind::adam ? "adam" : "sgd");
+  // Its environment's table, the lists of parameters and of each kind of state.
+  const Bytes lists =
+      (kind_ == OptimizerKind::adam ? 3 : 2) * list_bytes(parameters_.size());
+  environment_ = engine_.heap().allocate(list_bytes(29) + lists, Component::bookkeeping);
   // optimizer_sgd() makes its velocity whether it has momentum or not.
   for (const TensorPtr& parameter : parameters_) {
     first_moments_.push_back(zeros_like(*parameter));

@@ -11,8 +11,7 @@ enum class OptimizerKind : std::uint8_t { adam, sgd_momentum, sgd_plain };
 
 class Optimizer {
  public:
-  Optimizer(Engine& engine, OptimizerKind kind, Tensors parameters,
-            int accumulate_steps);
+  Optimizer(Engine& engine, OptimizerKind kind, Tensors parameters, int accumulate_steps);
 
   // `gradients` null: read each parameter's $grad, as step() without an argument
   // does. False while micro-batches are still being accumulated.
@@ -32,6 +31,7 @@ class Optimizer {
   Tensors parameters_;
   std::vector<Matrix> first_moments_;  // or the velocity
   std::vector<Matrix> second_moments_;
+  BlockRef environment_;
   // Adam's locals: each holds the previous parameter's until it is bound again.
   Matrix first_corrected_;
   Matrix second_corrected_;

@@ -103,8 +103,7 @@ Shape additive_shape(const Value& a, const Value& b) {
 // ag_mul() recycles any shorter extent, but its backward rule only reduces one of 1.
 Shape product_shape(const Value& a, const Value& b) {
   if (!a.has_dim || !b.has_dim) {
-    throw ShapeError(
-        "both operands must be matrices; ag_scale() multiplies by a number");
+    throw ShapeError("both operands must be matrices; ag_scale() multiplies by a number");
   }
   const auto fits = [](Extent x, Extent y) { return x == y || x == 1 || y == 1; };
   if (!fits(a.shape.rows, b.shape.rows) || !fits(a.shape.cols, b.shape.cols)) {
@@ -112,6 +111,18 @@ Shape product_shape(const Value& a, const Value& b) {
                      "; rows and columns must be equal, or 1 on one side");
   }
   return {std::max(a.shape.rows, b.shape.rows), std::max(a.shape.cols, b.shape.cols)};
+}
+
+void require_same_shape(const Shape& prediction, const Shape& target) {
+  if (prediction == target) return;
+  throw ShapeError("the prediction is " + text(prediction) + " and the target is " +
+                   text(target) + "; they must have the same shape");
+}
+
+// ag_softmax_cross_entropy_loss() takes one class index a column too.
+bool is_class_index(const Value& target, const Shape& logits) {
+  if (target.has_dim && !(target.shape.rows == 1 && logits.rows > 1)) return false;
+  return target.shape.length() == logits.cols;
 }
 
 Shape reduced_shape(const Shape& x, std::int64_t dim) {
@@ -172,6 +183,21 @@ ValueId Program::append(Opcode op, std::vector<ValueId> operands, Attributes att
 
 void Program::set_requires_gradient(ValueId id, bool requires_gradient) {
   values_.at(index(id)).requires_gradient = requires_gradient;
+  values_.at(index(id)).overrides_gradient = true;
+}
+
+std::vector<ValueId> Program::built_parameters() const {
+  std::vector<ValueId> built;
+  for (std::size_t i = 0; i < forward_begin_; ++i) {
+    if (instructions_[i].op == Opcode::parameter)
+      built.push_back(instructions_[i].result);
+  }
+  return built;
+}
+
+void Program::set_output(ValueId output) {
+  output_ = output;
+  layers_.push_back({"loss", "loss", {1, 1}, true, 0});
 }
 
 void Program::set_parameters(std::vector<ValueId> parameters) {
@@ -206,7 +232,9 @@ void Program::attribute_parameters(const std::vector<ValueId>& operands) {
 
 Value Program::infer(Opcode op, const std::vector<ValueId>& operands,
                      Attributes& attributes) const {
-  const auto operand = [&](std::size_t i) -> const Value& { return value(operands.at(i)); };
+  const auto operand = [&](std::size_t i) -> const Value& {
+    return value(operands.at(i));
+  };
   const auto shape = [&](std::size_t i) -> const Shape& { return operand(i).shape; };
 
   Value result;
@@ -294,11 +322,12 @@ Value Program::infer(Opcode op, const std::vector<ValueId>& operands,
       break;
     case Opcode::mse_loss:
     case Opcode::cross_entropy_loss:
+      require_same_shape(shape(0), shape(1));
+      result.shape = {1, 1};
+      result.requires_gradient = operand(0).requires_gradient;
+      break;
     case Opcode::softmax_cross_entropy_loss:
-      if (shape(0) != shape(1)) {
-        throw ShapeError("the prediction is " + text(shape(0)) + " and the target is " +
-                         text(shape(1)) + "; they must have the same shape");
-      }
+      if (!is_class_index(operand(1), shape(0))) require_same_shape(shape(0), shape(1));
       result.shape = {1, 1};
       result.requires_gradient = operand(0).requires_gradient;
       break;

@@ -15,7 +15,8 @@ enum class Opcode : std::uint8_t {
   // values
   parameter,  // ag_param(): [source]; attribute: whether it was drawn at random
   buffer,     // a matrix the model holds for good, such as a running mean
-  host,       // an R vector or matrix: [sources]; rows, cols, element bytes, has dim
+  host,       // an R vector or matrix: [sources]; rows, cols, element bytes, has dim,
+              // and whether it was drawn at random
   tensor,     // ag_tensor() of a host value
   input,      // the batch
   // operations
@@ -46,7 +47,7 @@ enum class Opcode : std::uint8_t {
   cross_entropy_loss,
   softmax_cross_entropy_loss,
   // layers
-  linear,      // x, W, b; attribute: activation
+  linear,  // x, W, b; attribute: activation
   dropout,
   batch_norm,  // x, gamma, beta, running mean, running variance; attribute: training
   layer_norm,  // x, and gamma and beta where affine
@@ -68,6 +69,8 @@ struct Value {
   bool is_tensor = true;
   bool is_parameter = false;
   bool has_dim = true;
+  // Set by the user's code after the value was made.
+  bool overrides_gradient = false;
   int layer = -1;  // of a parameter: the layer that used it first
 };
 
@@ -113,10 +116,14 @@ class Program {
   // Marks the end of building; what follows is the forward pass.
   void begin_forward() { forward_begin_ = instructions_.size(); }
   std::size_t forward_begin() const { return forward_begin_; }
-  void set_output(ValueId output) { output_ = output; }
+  // The loss, which is put on the output, is the last layer.
+  void set_output(ValueId output);
+  int loss_layer() const { return static_cast<int>(layers_.size()) - 1; }
   ValueId output() const { return output_; }
   void set_parameters(std::vector<ValueId> parameters);
   const std::vector<ValueId>& parameters() const { return parameters_; }
+  // Every parameter that building the model made.
+  std::vector<ValueId> built_parameters() const;
 
   const std::vector<Instruction>& instructions() const { return instructions_; }
   std::size_t value_count() const { return values_.size(); }

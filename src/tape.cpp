@@ -35,12 +35,15 @@ Matrix Engine::logical(Shape shape) {
       vector_heap_bytes(checked_multiply(shape.length(), bytes_per_integer));
   return {shape,
           heap_.allocate(checked_add(data, dim_bytes), Component::temporaries, dim_bytes),
-          true};
+          true, bytes_per_integer};
 }
 
 Matrix Engine::integers(Extent length) {
   const Bytes data = vector_heap_bytes(checked_multiply(length, bytes_per_integer));
-  return {{length, 1}, heap_.allocate(data, Component::temporaries), false};
+  return {{length, 1},
+          heap_.allocate(data, Component::temporaries),
+          false,
+          bytes_per_integer};
 }
 
 Matrix Engine::reals(Extent length) {
@@ -51,6 +54,8 @@ Matrix Engine::reals(Extent length) {
 void Engine::begin(const char* operation) {
   operation_ = operation;
   timeline_.start(layer_, operation);
+  const Bytes code = loaded_code_.load(operation);
+  if (code > 0) permanent_.push_back(heap_.allocate(code, Component::bookkeeping));
 }
 
 void Engine::keep(const Matrix& matrix) {
@@ -89,7 +94,7 @@ void Engine::record(const TensorPtr& output, const char* op, Tensors inputs,
   for (const Matrix& field : fields) keep(field);
   frame->operands = inputs;
   frame->locals = std::move(locals);
-  frame->locals.push_back(output->data);
+  frame->result = output->data;
   frame->backward = std::move(backward);
   output->frame = std::move(frame);
 
@@ -109,8 +114,8 @@ void Engine::record_always(const TensorPtr& output, const char* op, Tensors inpu
   }
   spend(forward_cells);
   const Bytes cells = node_bytes(inputs.size(), fields.size());
-  append({output->id, output->frame, std::move(inputs), op, std::move(fields),
-          operation_, layer_, heap_.allocate(cells, Component::bookkeeping)});
+  append({output->id, output->frame, std::move(inputs), op, std::move(fields), operation_,
+          layer_, heap_.allocate(cells, Component::bookkeeping)});
 }
 
 void Engine::append(Node node) {
@@ -170,8 +175,7 @@ GradientTable Engine::walk(TensorId seed, Matrix seed_gradient,
                            const std::vector<Node>& nodes) {
   GradientTable gradients;
   gradients.environment = heap_.allocate(0, Component::bookkeeping);
-  gradients.values.emplace(seed, std::move(seed_gradient));
-  grow_table(gradients);
+  entry(gradients, seed) = std::move(seed_gradient);
   const BlockRef reversed =
       heap_.allocate(list_bytes(nodes.size()), Component::bookkeeping);
 
@@ -197,23 +201,35 @@ GradientTable Engine::walk(TensorId seed, Matrix seed_gradient,
       contribution = input_grads[i];
       if (!contribution) continue;
 
-      const Component owner = input.is_parameter ? Component::gradients
-                                                 : Component::activation_gradients;
-      const auto [entry, is_new] = gradients.values.try_emplace(input.id);
-      existing = entry->second;
-      entry->second = existing ? real(contribution.shape) : contribution;
-      heap_.claim(entry->second.block, owner);
-      heap_.hold(entry->second.block, gradients.environment);
-      if (is_new) grow_table(gradients);
+      const Component owner =
+          input.is_parameter ? Component::gradients : Component::activation_gradients;
+      Matrix& gradient = entry(gradients, input.id);
+      existing = gradient;
+      gradient = existing ? real(contribution.shape) : contribution;
+      heap_.claim(gradient.block, owner);
+      heap_.hold(gradient.block, gradients.environment);
     }
   }
   return gradients;
 }
 
-void Engine::grow_table(GradientTable& gradients) {
-  const Bytes bytes = hash_table_bytes(gradients.values.size());
-  if (gradients.table && gradients.table->bytes == bytes) return;
-  gradients.table = heap_.allocate(bytes, Component::bookkeeping);
+Matrix& Engine::entry(GradientTable& gradients, TensorId id) {
+  const auto [found, is_new] = gradients.values.try_emplace(id);
+  if (is_new) {
+    intern_name(id);
+    if (gradients.names.insert(id) || !gradients.table) {
+      gradients.table = heap_.allocate(gradients.names.bytes(), Component::bookkeeping);
+    }
+  }
+  return found->second;
+}
+
+void Engine::intern_name(TensorId id) {
+  const auto index = static_cast<std::size_t>(id);
+  if (index >= named_.size()) named_.resize(2 * index + 1, false);
+  if (named_[index]) return;
+  named_[index] = true;
+  permanent_.push_back(heap_.allocate(symbol_bytes, Component::bookkeeping));
 }
 
 void Engine::spend(const Garbage& garbage) {

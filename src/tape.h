@@ -46,7 +46,8 @@ struct Tensor {
 // matrices only, never tensors.
 struct Frame {
   Tensors operands;
-  std::vector<Matrix> locals;
+  std::vector<Matrix> locals;  // the numeric ones, which ag_tape_memory() counts
+  Matrix result;               // of the tensor `out`
   BackwardRule backward;
 
   Frame() = default;
@@ -74,6 +75,7 @@ struct Node {
 struct GradientTable {
   std::unordered_map<TensorId, Matrix> values;
   BlockRef environment;
+  NameTable names;
   BlockRef table;
 };
 
@@ -123,8 +125,7 @@ class Engine {
   // backward(): the gradients of every tensor below `loss`, left in each $grad.
   GradientTable backward(const TensorPtr& loss);
   // The walk itself, shared with the replay of a checkpoint.
-  GradientTable walk(TensorId seed, Matrix seed_gradient,
-                     const std::vector<Node>& nodes);
+  GradientTable walk(TensorId seed, Matrix seed_gradient, const std::vector<Node>& nodes);
   // What backward() and optimizers do where a gradient is already there.
   void accumulate(Tensor& tensor, const Matrix& gradient);
 
@@ -145,13 +146,17 @@ class Engine {
   void hold(const BlockRef& block);
   void append(Node node);
   void resize_tape_list(std::size_t length);
-  void grow_table(GradientTable& gradients);
+  Matrix& entry(GradientTable& gradients, TensorId id);
+  void intern_name(TensorId id);
 
   Heap& heap_;
   Timeline& timeline_;
   std::vector<Node> nodes_;
   BlockRef tape_list_;
   Matrix random_seed_;
+  LoadedCode loaded_code_;
+  std::vector<BlockRef> permanent_;  // code and symbols
+  std::vector<bool> named_;          // by tensor id: whether it is a symbol already
   TensorId next_id_ = 1;
   int layer_ = 0;
   const char* operation_ = "";

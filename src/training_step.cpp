@@ -67,7 +67,7 @@ class Trainer {
   }
 
   TensorPtr loss_of(const TensorPtr& out) {
-    engine_.set_layer(0);
+    engine_.set_layer(program_.loss_layer());
     switch (plan_.loss) {
       case LossKind::mse:
         return mse_loss(engine_, out, target_);

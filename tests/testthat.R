@@ -1,0 +1,4 @@
+library(testthat)
+library(agbudget)
+
+test_check("agbudget")
