@@ -204,6 +204,7 @@ new_budget <- function(architecture, batch_size, optimizer, loss, loop,
       timeline = timeline,
       layers = layers,
       tape = tape_report(record$tape),
+      resident_bytes = record$resident_bytes,
       other_loop_bytes = run(setdiff(loops, loop), run_training_peak),
       model = list(
         layers = sum(layers$kind != "loss"), parameters = sum(layers$parameters)
