@@ -57,8 +57,8 @@
 #'
 #' Where `memory` is given, also
 #' \describe{
-#'   \item{`memory`, `memory_source`}{bytes, and where they come from: `"given"`, `"free
-#'     RAM"`, `"R's own limit"` or `"the container's limit"`.}
+#'   \item{`memory`, `memory_source`}{bytes, and where they come from: `"given"`,
+#'     `"free RAM"`, `"R's own limit"` or `"the container's limit"`.}
 #'   \item{`verdict`}{`"fits"`; `"fits_with_limit"`, if R can train the model in this
 #'     memory but would grow past it before it collects its garbage, unless
 #'     `R_MAX_VSIZE` is set as `r_max_vsize` says; or `"does_not_fit"`.}
@@ -204,6 +204,7 @@ new_budget <- function(architecture, batch_size, optimizer, loss, loop,
       timeline = timeline,
       layers = layers,
       tape = tape_report(record$tape),
+      resident_bytes = record$resident_bytes,
       other_loop_bytes = run(setdiff(loops, loop), run_training_peak),
       model = list(
         layers = sum(layers$kind != "loss"), parameters = sum(layers$parameters)

@@ -349,13 +349,16 @@ Rcpp::List program_layers(SEXP program) {
 SEXP run_training_program(SEXP program, double rows, double cols, bool indices,
                           int optimizer, int loss, bool retained, int accumulate_steps) {
   return guarded([&]() -> SEXP {
-    const agbudget::TrainingRecord record = agbudget::run_training(
-        *ProgramPtr(program),
-        training_plan(rows, cols, indices, optimizer, loss, retained, accumulate_steps));
+    agbudget::TrainingPlan plan =
+        training_plan(rows, cols, indices, optimizer, loss, retained, accumulate_steps);
+    plan.resident = true;
+    const agbudget::TrainingRecord record =
+        agbudget::run_training(*ProgramPtr(program), plan);
     return Rcpp::List::create(
         Rcpp::_["timeline"] = timeline_list(record.events),
         Rcpp::_["peak"] = static_cast<double>(record.peak_event + 1),
-        Rcpp::_["tape"] = tape_list(record.tape));
+        Rcpp::_["tape"] = tape_list(record.tape),
+        Rcpp::_["resident_bytes"] = static_cast<double>(record.resident_bytes));
   });
 }
 

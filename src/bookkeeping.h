@@ -27,6 +27,21 @@ inline Bytes node_bytes(std::size_t inputs, std::size_t fields) {
   return 2 * list_bytes(4 + fields) + 2 * list_bytes(inputs);
 }
 
+// What evaluating ggmlR's code leaves behind beside its vectors: nodes (promises,
+// environments, list cells) and small vectors. Estimates, from gc()'s counts on
+// matrices of 3 x 3: an operation takes 420 to 1090 nodes, layers by their operations.
+struct Garbage {
+  std::int64_t nodes;
+  Bytes bytes;
+};
+constexpr Garbage forward_cells{500, 900};
+constexpr Garbage backward_cells{430, 900};
+constexpr Garbage optimizer_cells{550, 1500};
+// ggmlR's code is loaded from its data base when it first runs.
+constexpr Garbage loading_constructors{3000, 160000};
+constexpr Garbage loading_operations{3000, 110000};
+constexpr Garbage loading_backward{7000, 400000};
+
 // A name in an environment becomes a symbol, which R never frees. Ids are short.
 constexpr Bytes symbol_bytes = 8;
 

@@ -2,6 +2,8 @@
 
 #include <stdexcept>
 
+#include "collector.h"
+
 namespace agbudget {
 
 namespace {
@@ -42,14 +44,16 @@ void BlockRef::reset() noexcept {
   if (--block->references == 0) block->heap->release(block);
 }
 
-BlockRef Heap::allocate(Bytes bytes, Component component) {
+BlockRef Heap::allocate(Bytes bytes, Component component, Bytes attribute_bytes) {
+  const std::uint32_t ticket =
+      collector_ == nullptr ? 0 : collector_->allocate(bytes, attribute_bytes);
   live_ = checked_add(live_, bytes);
   of(live_by_component_, component) += bytes;
   if (live_ > peak_) {
     peak_ = live_;
     peak_by_component_ = live_by_component_;
   }
-  return BlockRef(new Block{this, bytes, 0, component});
+  return BlockRef(new Block{this, bytes, 0, ticket, component});
 }
 
 void Heap::relabel(const BlockRef& block, Component component) {
@@ -63,12 +67,22 @@ void Heap::claim(const BlockRef& block, Component component) {
   if (block && block->component == Component::temporaries) relabel(block, component);
 }
 
+void Heap::root(const BlockRef& block) {
+  if (collector_ != nullptr && block) collector_->root(block->ticket);
+}
+
+void Heap::hold(const BlockRef& block, const BlockRef& holder) {
+  if (collector_ == nullptr || !block || !holder) return;
+  collector_->hold(block->ticket, holder->ticket);
+}
+
 void Heap::mark() {
   peak_ = live_;
   peak_by_component_ = live_by_component_;
 }
 
 void Heap::release(Block* block) noexcept {
+  if (collector_ != nullptr) collector_->drop(block->ticket);
   live_ -= block->bytes;
   of(live_by_component_, block->component) -= block->bytes;
   delete block;

@@ -35,6 +35,7 @@ Bytes checked_add(Bytes a, Bytes b);
 // The header is a cons cell and is not counted there.
 Bytes vector_heap_bytes(Bytes payload);
 
+class Collector;
 class Heap;
 
 // One vector on the heap. It is released when its last BlockRef goes.
@@ -42,6 +43,7 @@ struct Block {
   Heap* heap;
   Bytes bytes;
   std::uint32_t references;
+  std::uint32_t ticket;  // of the collector, where one looks on
   Component component;
 };
 
@@ -77,8 +79,16 @@ class Heap {
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
 
-  // Allocates `bytes`, which the caller has rounded (vector_heap_bytes()).
-  BlockRef allocate(Bytes bytes, Component component);
+  // Has each allocation and release reported to a model of R's collector.
+  void set_collector(Collector* collector) { collector_ = collector; }
+  Collector* collector() { return collector_; }
+
+  // Allocates `bytes`, which the caller has rounded (vector_heap_bytes()). The last
+  // `attribute_bytes` of them are vectors of their own.
+  BlockRef allocate(Bytes bytes, Component component, Bytes attribute_bytes = 0);
+  // What refers to a block, for the collector's model: see there.
+  void root(const BlockRef& block);
+  void hold(const BlockRef& block, const BlockRef& holder);
   void relabel(const BlockRef& block, Component component);
   // Relabels only what is still a temporary: a value keeps its first owner.
   void claim(const BlockRef& block, Component component);
@@ -95,6 +105,7 @@ class Heap {
   friend class BlockRef;
   void release(Block* block) noexcept;
 
+  Collector* collector_ = nullptr;
   Bytes live_ = 0;
   Bytes peak_ = 0;
   ComponentBytes live_by_component_{};

@@ -221,8 +221,11 @@ TensorPtr embedding(Engine& engine, const TensorPtr& indices, const TensorPtr& t
   const Shape table_shape = table->shape();
   engine.record(out, nullptr, {table},
                 {given_matrix(*indices), index, table->data, vectors}, {},
-                [&engine, table_shape](const Matrix&) -> Gradients {
+                [&engine, table_shape, count](const Matrix&) -> Gradients {
                   Matrix scattered = engine.real(table_shape);
+                  // A column of the table, one of the gradient, their sum, and an index.
+                  engine.spend_vectors(count, table_shape.rows * (3 * bytes_per_double +
+                                                                  bytes_per_integer));
                   const Matrix column = engine.reals(table_shape.rows);
                   const Matrix sum_of_columns = engine.reals(table_shape.rows);
                   return {scattered};

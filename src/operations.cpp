@@ -11,6 +11,8 @@ Matrix column_maxima(Engine& engine, Shape shape) {
   const Matrix copy = engine.real(shape);
   const Matrix answers = engine.reals(shape.cols);
   const Matrix scalars = engine.reals(shape.cols);
+  // Each column is copied out, by an integer index.
+  engine.spend_vectors(shape.cols, shape.rows * (bytes_per_double + bytes_per_integer));
   return engine.reals(shape.cols);
 }
 

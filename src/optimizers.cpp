@@ -28,6 +28,7 @@ Optimizer::Optimizer(Engine& engine, OptimizerKind kind, Tensors parameters,
 Matrix Optimizer::state(Shape shape) {
   Matrix matrix = engine_.real(shape);
   engine_.heap().claim(matrix.block, Component::optimizer_state);
+  engine_.heap().root(matrix.block);
   return matrix;
 }
 
@@ -48,17 +49,22 @@ bool Optimizer::step(const GradientTable* gradients) {
   if (accumulate_steps_ > 1 && ++accumulated_ < accumulate_steps_) return false;
   accumulated_ = 0;
   Matrix gradient;
+  // The call's environment.
+  frame_ = engine_.heap().allocate(0, Component::bookkeeping);
+  if (gradients != nullptr) engine_.heap().hold(gradients->environment, frame_);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     engine_.set_layer(parameters_[i]->layer);
     engine_.begin(kind_ == OptimizerKind::adam ? "adam" : "sgd");
     gradient = gradient_for(*parameters_[i], gradients);
     if (!gradient) continue;
+    engine_.spend(optimizer_cells);
     if (kind_ == OptimizerKind::adam) {
       step_adam(i, gradient);
     } else {
       step_sgd(i, gradient);
     }
   }
+  frame_.reset();
   first_corrected_ = Matrix();
   second_corrected_ = Matrix();
   return true;
@@ -76,7 +82,9 @@ void Optimizer::step_adam(std::size_t i, const Matrix& gradient) {
     second_moments_[i] = state(shape);
   }
   first_corrected_ = engine_.real(shape);
+  engine_.heap().hold(first_corrected_.block, frame_);
   second_corrected_ = engine_.real(shape);
+  engine_.heap().hold(second_corrected_.block, frame_);
   Matrix numerator = engine_.real(shape);
   // sqrt(v_hat) is fresh; the quotient and the new weight land in it.
   Matrix updated = engine_.real(shape);
@@ -100,6 +108,7 @@ void Optimizer::step_sgd(std::size_t i, const Matrix& gradient) {
 void Optimizer::store_weight(Tensor& parameter, Matrix value) {
   engine_.heap().relabel(parameter.data.block, Component::superseded_weights);
   engine_.heap().relabel(value.block, Component::weights);
+  engine_.heap().root(value.block);
   parameter.data = std::move(value);
 }
 

@@ -35,6 +35,7 @@ class Optimizer {
   // Adam's locals: each holds the previous parameter's until it is bound again.
   Matrix first_corrected_;
   Matrix second_corrected_;
+  BlockRef frame_;
   int accumulate_steps_;
   int accumulated_ = 0;
 };

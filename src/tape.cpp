@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "bookkeeping.h"
+#include "collector.h"
 
 namespace agbudget {
 
@@ -24,14 +25,16 @@ Frame::~Frame() {
 Matrix Engine::real(Shape shape) {
   const Bytes data =
       vector_heap_bytes(checked_multiply(shape.length(), bytes_per_double));
-  return {shape, heap_.allocate(checked_add(data, dim_bytes), Component::temporaries),
+  return {shape,
+          heap_.allocate(checked_add(data, dim_bytes), Component::temporaries, dim_bytes),
           true};
 }
 
 Matrix Engine::logical(Shape shape) {
   const Bytes data =
       vector_heap_bytes(checked_multiply(shape.length(), bytes_per_integer));
-  return {shape, heap_.allocate(checked_add(data, dim_bytes), Component::temporaries),
+  return {shape,
+          heap_.allocate(checked_add(data, dim_bytes), Component::temporaries, dim_bytes),
           true, bytes_per_integer};
 }
 
@@ -57,6 +60,13 @@ void Engine::begin(const char* operation) {
 
 void Engine::keep(const Matrix& matrix) {
   heap_.claim(matrix.block, Component::activations);
+  hold(matrix.block);
+}
+
+// What the tape leads to, and through the loss the step's function.
+void Engine::hold(const BlockRef& block) {
+  heap_.root(block);
+  heap_.hold(block, step_frame_);
 }
 
 TensorPtr Engine::tensor(Matrix data, Component owner) {
@@ -96,6 +106,13 @@ void Engine::record(const TensorPtr& output, const char* op, Tensors inputs,
 void Engine::record_always(const TensorPtr& output, const char* op, Tensors inputs,
                            std::vector<Matrix> fields) {
   if (!enabled_) return;
+  hold(output->data.block);
+  hold(output->environment);
+  for (const TensorPtr& input : inputs) {
+    hold(input->data.block);
+    hold(input->environment);
+  }
+  spend(forward_cells);
   const Bytes cells = node_bytes(inputs.size(), fields.size());
   append({output->id, output->frame, std::move(inputs), op, std::move(fields), operation_,
           layer_, heap_.allocate(cells, Component::bookkeeping)});
@@ -125,10 +142,12 @@ void Engine::clear_tape() {
 void Engine::accumulate(Tensor& tensor, const Matrix& gradient) {
   if (!tensor.gradient) {
     tensor.gradient = gradient;
+    heap_.hold(gradient.block, tensor.environment);
     return;
   }
   Matrix sum = real(gradient.shape);
   heap_.claim(sum.block, Component::gradients);
+  heap_.hold(sum.block, tensor.environment);
   tensor.gradient = std::move(sum);
 }
 
@@ -155,6 +174,7 @@ GradientTable Engine::backward(const TensorPtr& loss) {
 GradientTable Engine::walk(TensorId seed, Matrix seed_gradient,
                            const std::vector<Node>& nodes) {
   GradientTable gradients;
+  gradients.environment = heap_.allocate(0, Component::bookkeeping);
   entry(gradients, seed) = std::move(seed_gradient);
   const BlockRef reversed =
       heap_.allocate(list_bytes(nodes.size()), Component::bookkeeping);
@@ -172,6 +192,7 @@ GradientTable Engine::walk(TensorId seed, Matrix seed_gradient,
 
     layer_ = node->layer;
     begin(node->operation);
+    spend(backward_cells);
     input_grads = node->frame->backward(grad_out);
 
     for (std::size_t i = 0; i < node->inputs.size(); ++i) {
@@ -186,6 +207,7 @@ GradientTable Engine::walk(TensorId seed, Matrix seed_gradient,
       existing = gradient;
       gradient = existing ? real(contribution.shape) : contribution;
       heap_.claim(gradient.block, owner);
+      heap_.hold(gradient.block, gradients.environment);
     }
   }
   return gradients;
@@ -208,6 +230,18 @@ void Engine::intern_name(TensorId id) {
   if (named_[index]) return;
   named_[index] = true;
   permanent_.push_back(heap_.allocate(symbol_bytes, Component::bookkeeping));
+}
+
+void Engine::spend(const Garbage& garbage) {
+  if (Collector* collector = heap_.collector()) {
+    collector->spend(garbage.nodes, garbage.bytes);
+  }
+}
+
+void Engine::spend_vectors(Extent count, Bytes bytes_each) {
+  if (Collector* collector = heap_.collector()) {
+    collector->spend_vectors(count, bytes_each);
+  }
 }
 
 void Engine::draw_random_numbers() { random_seed_ = Matrix(); }

@@ -74,6 +74,7 @@ struct Node {
 // returns.
 struct GradientTable {
   std::unordered_map<TensorId, Matrix> values;
+  BlockRef environment;
   NameTable names;
   BlockRef table;
 };
@@ -128,6 +129,13 @@ class Engine {
   // What backward() and optimizers do where a gradient is already there.
   void accumulate(Tensor& tensor, const Matrix& gradient);
 
+  // The environment of a function that does one step; empty where the loop does it.
+  void set_step_frame(BlockRef frame) { step_frame_ = std::move(frame); }
+
+  // What R's evaluator leaves for the collector; only its model asks.
+  void spend(const Garbage& garbage);
+  void spend_vectors(Extent count, Bytes bytes_each);
+
   // .Random.seed: R makes a new vector whenever a draw has used the old one.
   void draw_random_numbers();
   Matrix random_seed();
@@ -135,6 +143,7 @@ class Engine {
 
  private:
   void keep(const Matrix& matrix);
+  void hold(const BlockRef& block);
   void append(Node node);
   void resize_tape_list(std::size_t length);
   Matrix& entry(GradientTable& gradients, TensorId id);
@@ -152,6 +161,7 @@ class Engine {
   int layer_ = 0;
   const char* operation_ = "";
   bool enabled_ = false;
+  BlockRef step_frame_;
 };
 
 }  // namespace agbudget

@@ -1,6 +1,9 @@
 #include "training_step.h"
 
+#include <optional>
+
 #include "bookkeeping.h"
+#include "collector.h"
 #include "interpreter.h"
 #include "operations.h"
 
@@ -15,9 +18,14 @@ class Trainer {
         plan_(plan),
         timeline_(heap_),
         engine_(heap_, timeline_),
-        interpreter_(program, engine_) {}
+        interpreter_(program, engine_) {
+    if (!plan.resident) return;
+    collector_.emplace();
+    heap_.set_collector(&*collector_);
+  }
 
   TrainingRecord run() {
+    engine_.spend(loading_constructors);
     interpreter_.build();
     engine_.set_layer(0);
     Optimizer optimizer(engine_, plan_.optimizer, interpreter_.parameters(),
@@ -31,6 +39,10 @@ class Trainer {
     record.peak_event = timeline_.highest();
     record.events = timeline_.events();
     record.tape = std::move(tape_);
+    if (collector_) {
+      record.resident_bytes = collector_->resident_peak();
+      record.collections = collector_->collections();
+    }
     return record;
   }
 
@@ -71,6 +83,10 @@ class Trainer {
     timeline_.enter(step, Phase::forward);
     engine_.clear_tape();
     engine_.set_enabled(true);
+    if (step == 1) engine_.spend(loading_operations);
+    if (plan_.loop == Loop::released) {
+      engine_.set_step_frame(heap_.allocate(0, Component::bookkeeping));
+    }
     // Each assignment lets the previous step's value go, not earlier.
     out_ = interpreter_.forward(batch_);
     loss_ = loss_of(out_);
@@ -80,6 +96,7 @@ class Trainer {
     timeline_.enter(step, Phase::backward);
     engine_.set_layer(0);
     engine_.begin("backward");
+    if (step == 1) engine_.spend(loading_backward);
     gradients_ = engine_.backward(loss_);
     if (step == 1) tape_ = report_tape(engine_.nodes(), program_.layers().size());
 
@@ -88,6 +105,7 @@ class Trainer {
     const bool accumulates = plan_.accumulate_steps > 1;
     if (optimizer.step(accumulates ? nullptr : &gradients_)) optimizer.zero_grad();
     if (plan_.loop == Loop::released) {
+      engine_.set_step_frame(BlockRef());
       gradients_ = GradientTable();
       loss_.reset();
     }
@@ -95,6 +113,7 @@ class Trainer {
 
   const Program& program_;
   const TrainingPlan& plan_;
+  std::optional<Collector> collector_;  // outlives the heap
   Heap heap_;
   Timeline timeline_;
   Engine engine_;

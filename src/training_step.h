@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "optimizers.h"
@@ -22,13 +23,17 @@ struct TrainingPlan {
   LossKind loss = LossKind::mse;
   Loop loop = Loop::retained;
   int accumulate_steps = 1;
-  int updates = 3;  // the first step differs from the rest
+  int updates = 3;        // the first step differs from the rest
+  bool resident = false;  // whether to model R's collector too
 };
 
 struct TrainingRecord {
   std::vector<Event> events;
   std::size_t peak_event = 0;
   TapeReport tape;
+  // Of the collector's model, where the plan asks for it.
+  Bytes resident_bytes = 0;
+  std::array<int, 3> collections{};
 
   const Event& peak() const { return events[peak_event]; }
 };

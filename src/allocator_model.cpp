@@ -1,0 +1,149 @@
+#include "allocator_model.h"
+
+#include <algorithm>
+
+namespace agbudget {
+
+namespace {
+
+// mallopt(3): M_TOP_PAD, and the most that M_MMAP_THRESHOLD rises to by itself.
+constexpr Bytes top_pad = 128 * 1024;
+constexpr Bytes largest_threshold = 32 * 1024 * 1024;
+// malloc.c: FASTBIN_CONSOLIDATION_THRESHOLD, MINSIZE, the header of a chunk.
+constexpr Bytes trim_attempt = 65536;
+constexpr Bytes smallest_chunk = 32;
+constexpr Bytes chunk_header = 8;
+constexpr Bytes alignment = 16;
+constexpr Bytes page = 4096;
+
+Bytes round_up(Bytes bytes, Bytes unit) { return (bytes + unit - 1) / unit * unit; }
+
+}  // namespace
+
+void AllocatorModel::set_threshold(Bytes bytes) {
+  mmap_threshold_ = std::min(bytes, largest_threshold);
+  trim_threshold_ = 2 * mmap_threshold_;
+}
+
+AllocatorModel::Chunk AllocatorModel::new_piece(Piece piece) {
+  if (unused_.empty()) {
+    pieces_.push_back(piece);
+    return pieces_.size() - 1;
+  }
+  const Chunk chunk = unused_.back();
+  unused_.pop_back();
+  pieces_[chunk] = piece;
+  return chunk;
+}
+
+void AllocatorModel::drop_piece(Chunk chunk) { unused_.push_back(chunk); }
+
+AllocatorModel::Chunk AllocatorModel::allocate(Bytes bytes) {
+  const Bytes size =
+      std::max(smallest_chunk, round_up(checked_add(bytes, chunk_header), alignment));
+  const auto fitting = free_.lower_bound({size, 0});
+  Chunk chunk = no_chunk;
+  if (fitting != free_.end()) {
+    chunk = fitting->second;
+    free_.erase(fitting);
+    pieces_[chunk].is_free = false;
+    if (pieces_[chunk].size - size >= smallest_chunk) split(chunk, size);
+    return chunk;
+  }
+  if (break_ - end_of_pieces_ < size + smallest_chunk) {
+    if (size >= mmap_threshold_) {
+      const Bytes mapped = round_up(size + chunk_header, page);
+      mapped_ = checked_add(mapped_, mapped);
+      peak_ = std::max(peak_, resident());
+      return new_piece({0, mapped, no_chunk, no_chunk, false, true});
+    }
+    extend(size);
+  }
+  chunk = new_piece({end_of_pieces_, size, last_, no_chunk, false, false});
+  if (last_ != no_chunk) pieces_[last_].after = chunk;
+  last_ = chunk;
+  end_of_pieces_ += size;
+  touched_ = std::max(touched_, end_of_pieces_);
+  peak_ = std::max(peak_, resident());
+  return chunk;
+}
+
+// sysmalloc(): the area grows by what is missing, padded, in whole pages.
+void AllocatorModel::extend(Bytes size) {
+  const Bytes top = break_ - end_of_pieces_;
+  break_ += round_up(size + top_pad + smallest_chunk - top, page);
+}
+
+AllocatorModel::Chunk AllocatorModel::split(Chunk chunk, Bytes size) {
+  const Piece whole = pieces_[chunk];
+  const Chunk rest = new_piece(
+      {whole.address + size, whole.size - size, chunk, whole.after, true, false});
+  pieces_[chunk].size = size;
+  pieces_[chunk].after = rest;
+  if (whole.after != no_chunk) {
+    pieces_[whole.after].before = rest;
+  } else {
+    last_ = rest;
+  }
+  free_.insert({pieces_[rest].size, rest});
+  return rest;
+}
+
+void AllocatorModel::join(Chunk left, Chunk right) {
+  Piece& into = pieces_[left];
+  const Piece& from = pieces_[right];
+  into.size += from.size;
+  into.after = from.after;
+  if (from.after != no_chunk) {
+    pieces_[from.after].before = left;
+  } else {
+    last_ = left;
+  }
+  drop_piece(right);
+}
+
+void AllocatorModel::release(Chunk chunk) {
+  if (pieces_[chunk].is_mapped) {
+    const Bytes size = pieces_[chunk].size;
+    if (size > mmap_threshold_ && size <= largest_threshold) set_threshold(size);
+    mapped_ -= size;
+    drop_piece(chunk);
+    return;
+  }
+  const Chunk before = pieces_[chunk].before;
+  if (before != no_chunk && pieces_[before].is_free) {
+    free_.erase({pieces_[before].size, before});
+    join(before, chunk);
+    chunk = before;
+  }
+  const Chunk after = pieces_[chunk].after;
+  if (after != no_chunk && pieces_[after].is_free) {
+    free_.erase({pieces_[after].size, after});
+    join(chunk, after);
+  }
+  const Bytes size = pieces_[chunk].size;
+  if (pieces_[chunk].after == no_chunk) {
+    // It borders the free end and becomes part of it.
+    end_of_pieces_ = pieces_[chunk].address;
+    last_ = pieces_[chunk].before;
+    if (last_ != no_chunk) pieces_[last_].after = no_chunk;
+    drop_piece(chunk);
+    if (size + (break_ - end_of_pieces_ - size) >= trim_attempt) trim();
+    return;
+  }
+  pieces_[chunk].is_free = true;
+  free_.insert({size, chunk});
+  if (size >= trim_attempt) trim();
+}
+
+// systrim()
+void AllocatorModel::trim() {
+  const Bytes top = break_ - end_of_pieces_;
+  if (top < trim_threshold_) return;
+  const Bytes surplus = (top - smallest_chunk - 1 - top_pad) / page * page;
+  if (surplus <= 0) return;
+  break_ -= surplus;
+  touched_ = std::min(touched_, break_);
+}
+
+}  // namespace agbudget

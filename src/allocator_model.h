@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstddef>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "heap.h"
+
+namespace agbudget {
+
+// The C library's allocator as far as it decides how much of a process is resident:
+// glibc's malloc (malloc/malloc.c, 2.36; mallopt(3) documents the thresholds). Large
+// blocks are mapped and unmapped; the others come from one growing area, from the
+// smallest free chunk that fits, else from its end. What is free in the middle of the
+// area stays resident. Once a mapped block is freed, blocks of up to its size are no
+// longer mapped, and the area is trimmed only where twice that is free at its end.
+//
+// Left out: the caches of freed small chunks, arenas of other threads.
+class AllocatorModel {
+ public:
+  using Chunk = std::size_t;
+
+  Chunk allocate(Bytes bytes);
+  void release(Chunk chunk);
+
+  // As if a mapped block of this size had been freed before.
+  void set_threshold(Bytes bytes);
+
+  Bytes resident() const { return touched_ + mapped_; }
+  Bytes resident_peak() const { return peak_; }
+
+ private:
+  struct Piece {
+    Bytes address;
+    Bytes size;
+    Chunk before;
+    Chunk after;
+    bool is_free;
+    bool is_mapped;
+  };
+
+  Chunk new_piece(Piece piece);
+  void drop_piece(Chunk chunk);
+  Chunk split(Chunk chunk, Bytes size);
+  void extend(Bytes size);
+  void trim();
+  void join(Chunk left, Chunk right);
+
+  std::vector<Piece> pieces_;
+  std::vector<Chunk> unused_;
+  std::set<std::pair<Bytes, Chunk>> free_;  // by size
+  Chunk last_ = no_chunk;                   // the piece before the area's free end
+  Bytes end_of_pieces_ = 0;                 // where that free end, `top`, begins
+  Bytes break_ = 0;                         // and where it ends
+  Bytes touched_ = 0;                       // resident so far from the area's start
+  Bytes mapped_ = 0;
+  Bytes peak_ = 0;
+  Bytes mmap_threshold_ = 128 * 1024;
+  Bytes trim_threshold_ = 128 * 1024;
+
+  static constexpr Chunk no_chunk = static_cast<Chunk>(-1);
+};
+
+}  // namespace agbudget
