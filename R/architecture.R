@@ -26,6 +26,9 @@ ag_architecture <- function(model, input = NULL) {
 # Evaluates `code` in the mask over `env`, or takes what it gives where that is an
 # architecture already.
 as_architecture <- function(code, env, input = NULL) {
+  if (identical(code, quote(expr = ))) {
+    stop_agbudget("bad_argument", "`model` must be given: the code of a model.")
+  }
   trace <- new_trace()
   with_trace(trace, {
     value <- eval(code, new_mask(code, env))
@@ -102,7 +105,7 @@ run_pass <- function(trace, forward) {
   repeat {
     begin_pass(trace)
     result <- tryCatch(
-      forward(),
+      explaining_conditions(forward()),
       agbudget_restart = function(restart) restart,
       error = function(error) {
         if (inherits(error, "agbudget_error") || is.null(trace$converted)) stop(error)
@@ -215,7 +218,7 @@ format.ag_architecture <- function(x, ...) {
   )
   lines <- table_lines(shown, left = c("layer", "kind", "output"))
   c(
-    paste0("<ag_architecture> ", nrow(table), " layers, ",
+    paste0("<ag_architecture> ", sum(table$kind != "loss"), " layers, ",
            count_text(sum(table$parameters)), " parameters"),
     lines
   )

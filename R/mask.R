@@ -44,7 +44,11 @@ refused_names <- c(
   ag_state_dict = file_reason, ag_load_state_dict = file_reason,
   with_grad_tape = loop_reason, backward = loop_reason,
   optimizer_adam = loop_reason, optimizer_sgd = loop_reason,
-  ag_dataloader = loop_reason, dp_train = loop_reason
+  ag_dataloader = loop_reason, dp_train = loop_reason, ag_tape_memory = loop_reason,
+  clip_grad_norm = loop_reason, clip_grad_value = loop_reason,
+  lr_scheduler_cosine = loop_reason, lr_scheduler_cyclic = loop_reason,
+  lr_scheduler_onecycle = loop_reason, lr_scheduler_step = loop_reason,
+  lr_scheduler_warmup_cosine = loop_reason
 )
 
 mask_refused <- lapply(

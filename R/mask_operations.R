@@ -137,5 +137,6 @@ mask_operations <- list(
     if (!identical(device, "cpu")) refuse("ag_device", gpu_reason)
     invisible("cpu")
   },
-  ag_default_device = function() "cpu"
+  ag_default_device = function() "cpu",
+  ag_default_dtype = function() "f32"
 )

@@ -55,6 +55,17 @@ is.matrix.agbudget_matrix <- function(x) x[["has_dim"]]
 is.numeric.agbudget_matrix <- function(x) TRUE
 
 #' @export
+is.na.agbudget_matrix <- function(x) {
+  new_symbolic(x[["shape"]], x[["has_dim"]], list(x), bytes = 4L)
+}
+
+#' @export
+anyNA.agbudget_matrix <- function(x, recursive = FALSE) no_values("anyNA()")
+
+#' @export
+mean.agbudget_matrix <- function(x, ...) no_values("mean()")
+
+#' @export
 length.agbudget_matrix <- function(x) prod(x[["shape"]])
 
 #' @export
@@ -93,7 +104,8 @@ Summary.agbudget_matrix <- function(..., na.rm = FALSE) { # nolint: object_name_
     if (is.logical(index)) return(sum(rep_len(index, full)))
     if (any(index < 0)) full - length(unique(index)) else length(index)
   }
-  if (nargs() - !missing(drop) == 2L) {
+  is_vector_index <- nargs() - (if (missing(drop)) 0L else 1L) == 2L
+  if (is_vector_index) {
     n <- if (missing(i)) value_length(x) else extent(i, value_length(x))
     return(new_symbolic(c(n, 1), FALSE, list(x)))
   }

@@ -32,7 +32,22 @@ with_trace <- function(trace, code) {
     }
   })
   the$trace <- trace
-  force(code)
+  explaining_conditions(code)
+}
+
+# `if (x > 0)` fails within base R, which knows nothing of symbolic values.
+explaining_conditions <- function(code) {
+  withCallingHandlers(code, error = function(error) {
+    statement <- conditionCall(error)
+    if (inherits(error, "agbudget_error") || !is.call(statement)) return()
+    if (!as.character(statement[[1L]])[[1L]] %in% c("if", "while")) return()
+    for (frame in rev(sys.frames())) {
+      condition <- tryCatch(eval(statement[[2L]], frame), error = function(e) NULL)
+      if (inherits(condition, "agbudget_value")) {
+        no_values(paste0("`", statement[[1L]], " (", deparse1(statement[[2L]]), ")`"))
+      }
+    }
+  })
 }
 
 current_trace <- function(caller) {
