@@ -6,7 +6,7 @@
 # layer to some value that is there; it returns FALSE where none fits.
 
 one_of <- function(x) x[[sample.int(length(x), 1L)]]
-chance <- function(p) stats::runif(1L) < p
+by_chance <- function(p) stats::runif(1L) < p
 
 new_writer <- function(batch) {
   w <- new.env(parent = emptyenv())
@@ -43,7 +43,7 @@ add_value <- function(w, code, rows, cols, rule) {
 some_value <- function(w, fits = function(value) TRUE) {
   fitting <- Filter(fits, w$values)
   if (length(fitting) == 0L) return(NULL)
-  if (chance(0.6)) fitting[[length(fitting)]] else one_of(fitting)
+  if (by_chance(0.6)) fitting[[length(fitting)]] else one_of(fitting)
 }
 
 # Rows (or columns) such that a matrix with `other` columns takes well over 1 kB.
@@ -60,9 +60,9 @@ random_matrix <- function(rows, cols) {
 # A parameter of that shape: a new one, frozen at times, or one that is used already.
 some_parameter <- function(w, rows, cols) {
   same <- Filter(function(p) p$rows == rows && p$cols == cols, w$tied)
-  if (length(same) > 0L && chance(0.5)) return(one_of(same)$name)
+  if (length(same) > 0L && by_chance(0.5)) return(one_of(same)$name)
   name <- add_setup(w, fresh_name(w, "W"), call("ag_param", random_matrix(rows, cols)))
-  if (chance(0.15)) w$setup <- c(w$setup, list(bquote(.(name)$requires_grad <- FALSE)))
+  if (by_chance(0.15)) w$setup <- c(w$setup, list(bquote(.(name)$requires_grad <- FALSE)))
   w$parameters <- c(w$parameters, list(call("list", name)))
   w$tied <- c(w$tied, list(list(name = name, rows = rows, cols = cols)))
   name
@@ -71,8 +71,8 @@ some_parameter <- function(w, rows, cols) {
 # A constant: made with the model or in the forward pass, as a tensor or a matrix.
 some_constant <- function(w, rows, cols) {
   code <- random_matrix(rows, cols)
-  if (chance(0.5)) code <- call("ag_tensor", code)
-  if (chance(0.5)) code else add_setup(w, fresh_name(w, "C"), code)
+  if (by_chance(0.5)) code <- call("ag_tensor", code)
+  if (by_chance(0.5)) code else add_setup(w, fresh_name(w, "C"), code)
 }
 
 some_operand <- function(w, rows, cols) {
@@ -94,7 +94,7 @@ rules <- list()
 
 rules$matmul <- function(w) {
   x <- some_value(w)
-  if (chance(0.7)) {
+  if (by_chance(0.7)) {
     rows <- some_extent(x$cols)
     W <- some_operand(w, rows, x$rows)
     return(add_value(w, bquote(ag_matmul(.(W), .(x$name))), rows, x$cols, "matmul"))
@@ -132,7 +132,7 @@ rules$mul <- function(w) {
   )
   if (form == "wider" && x$cols != 1L || form == "taller" && x$rows != 1L) return(FALSE)
   other <- some_operand(w, shape[[1L]], shape[[2L]])
-  operands <- if (chance(0.5)) list(x$name, other) else list(other, x$name)
+  operands <- if (by_chance(0.5)) list(x$name, other) else list(other, x$name)
   add_value(w, as.call(c(as.name("ag_mul"), operands)), max(x$rows, shape[[1L]]),
             max(x$cols, shape[[2L]]), paste0("ag_mul ", form))
 }
@@ -165,7 +165,7 @@ rules$reduce <- function(w) {
   dim <- one_of(list(NULL, 1L, 2L, 1, 2))
   code <- call(operation, x$name)
   if (!is.null(dim)) code$dim <- dim
-  if (chance(0.3)) code$keepdim <- TRUE
+  if (by_chance(0.3)) code$keepdim <- TRUE
   shape <- if (is.null(dim)) c(1L, 1L) else if (dim == 1) c(x$rows, 1L) else c(1L, x$cols)
   add_value(w, code, shape[[1L]], shape[[2L]], paste(operation, dim))
 }
@@ -200,7 +200,7 @@ rules$concat_rows <- function(w) {
   other <- some_value(w, function(value) value$cols == x$cols)
   rows <- other$rows
   b <- other$name
-  if (chance(0.4)) {
+  if (by_chance(0.4)) {
     rows <- some_extent(x$cols)
     b <- some_operand(w, rows, x$cols)
   }
@@ -221,7 +221,7 @@ rules$max <- function(w) {
 
 rules$sample_normal <- function(w) {
   x <- some_value(w)
-  log_std <- some_operand(w, x$rows, if (chance(0.5)) x$cols else 1L)
+  log_std <- some_operand(w, x$rows, if (by_chance(0.5)) x$cols else 1L)
   add_value(w, bquote(ag_sample_normal(.(x$name), .(log_std))), x$rows, x$cols,
             "sample_normal")
 }
@@ -232,7 +232,7 @@ rules$loss <- function(w) {
   loss <- one_of(c("ag_mse_loss", "ag_cross_entropy_loss",
                    "ag_softmax_cross_entropy_loss"))
   target <- some_operand(w, x$rows, x$cols)
-  if (chance(0.3)) {
+  if (by_chance(0.3)) {
     softmax <- loss == "ag_softmax_cross_entropy_loss"
     target <- if (softmax) bquote(rep_len(0, .(x$cols))) else 0.5
   }
@@ -258,8 +258,8 @@ rules$same_shape_layer <- function(w) {
     bquote(ag_layer_norm(.(x$rows), elementwise_affine = FALSE))
   ))
   layer <- add_layer(w, code)
-  if (chance(0.2)) w$setup <- c(w$setup, list(bquote(ag_eval(.(layer)))))
-  times <- if (chance(0.2)) 2L else 1L
+  if (by_chance(0.2)) w$setup <- c(w$setup, list(bquote(ag_eval(.(layer)))))
+  times <- if (by_chance(0.2)) 2L else 1L
   for (i in seq_len(times)) {
     add_value(w, bquote(.(layer)$forward(.(x$name))), x$rows, x$cols,
               as.character(code[[1L]]))
@@ -273,7 +273,7 @@ rules$embedding <- function(w) {
   vocabulary <- sample(5:40, 1L)
   layer <- add_layer(w, bquote(ag_embedding(.(vocabulary), .(rows))))
   index <- bquote(rep_len(0:.(vocabulary - 1L), .(x$cols)))
-  if (chance(0.3)) index <- bquote(ag_tensor(matrix(.(index), 1L)))
+  if (by_chance(0.3)) index <- bquote(ag_tensor(matrix(.(index), 1L)))
   add_value(w, bquote(.(layer)$forward(.(index))), rows, x$cols, "embedding")
 }
 
@@ -282,16 +282,16 @@ rules$attention <- function(w) {
   if (is.null(x)) return(FALSE)
   heads <- one_of(Filter(function(d) x$rows %% d == 0L && d <= 4L, seq_len(x$rows)))
   code <- bquote(ag_multihead_attention(.(x$rows), .(heads)))
-  if (chance(0.3)) code$dropout <- 0.2
-  if (chance(0.3)) code$bias <- FALSE
+  if (by_chance(0.3)) code$dropout <- 0.2
+  if (by_chance(0.3)) code$bias <- FALSE
   layer <- add_layer(w, code)
   arguments <- list(x$name)
-  if (chance(0.4)) {
-    keys <- some_operand(w, x$rows, if (chance(0.5)) x$cols else some_extent(x$rows))
-    arguments <- c(arguments, keys, if (chance(0.7)) keys)
-    if (length(arguments) == 2L && chance(0.5)) names(arguments) <- c("", "k")
+  if (by_chance(0.4)) {
+    keys <- some_operand(w, x$rows, if (by_chance(0.5)) x$cols else some_extent(x$rows))
+    arguments <- c(arguments, keys, if (by_chance(0.7)) keys)
+    if (length(arguments) == 2L && by_chance(0.5)) names(arguments) <- c("", "k")
   }
-  if (chance(0.4)) arguments$causal_mask <- TRUE
+  if (by_chance(0.4)) arguments$causal_mask <- TRUE
   add_value(w, as.call(c(bquote(.(layer)$forward), arguments)), x$rows, x$cols,
             "attention")
 }
@@ -313,7 +313,7 @@ rules$sequential <- function(w) {
     ag_layer_norm(.(rows))
   ))
   layer <- add_layer(w, code)
-  if (chance(0.2)) w$setup <- c(w$setup, list(bquote(ag_eval(.(layer)))))
+  if (by_chance(0.2)) w$setup <- c(w$setup, list(bquote(ag_eval(.(layer)))))
   add_value(w, bquote(.(layer)$forward(.(x$name))), rows, x$cols, "sequential")
 }
 
@@ -325,7 +325,7 @@ rules$checkpoint <- function(w) {
   argument <- fresh_name(w, "u")
   w$statements <- list()
   inside <- list(list(name = argument, rows = x$rows, cols = x$cols))
-  captured <- if (chance(0.4)) list(one_of(outer_values)) else list()
+  captured <- if (by_chance(0.4)) list(one_of(outer_values)) else list()
   w$values <- c(captured, inside)
   for (i in seq_len(sample(0:3, 1L))) add_step(w)
   last <- w$values[[length(w$values)]]
@@ -335,7 +335,7 @@ rules$checkpoint <- function(w) {
   w$values <- outer_values
   w$statements <- outer_statements
   code <- bquote(ag_checkpoint(.(fn), .(x$name)))
-  if (chance(0.2)) names(code) <- c("", "", as.character(argument))
+  if (by_chance(0.2)) names(code) <- c("", "", as.character(argument))
   add_value(w, code, last$rows, last$cols, "checkpoint")
 }
 
@@ -351,7 +351,7 @@ random_model <- function(steps = sample(2:9, 1L)) {
   w <- new_writer(batch)
   rows <- some_extent(batch)
   w$values <- list(list(name = quote(x), rows = rows, cols = batch))
-  if (chance(0.8)) rules$linear(w)
+  if (by_chance(0.8)) rules$linear(w)
   for (i in seq_len(steps)) add_step(w)
   last <- w$values[[length(w$values)]]
   forward <- as.call(c(as.name("{"), w$statements, list(last$name)))
