@@ -70,7 +70,7 @@ Collector::Collector()
 }
 
 Collector::Ticket Collector::append(std::int64_t words, Bytes malloc_bytes) {
-  Item item{words, 0, no_ticket, Generation::young, false, false, malloc_bytes > 0};
+  Item item{words, 1, 0, no_ticket, Generation::young, false, false, malloc_bytes > 0};
   if (item.has_chunk) item.chunk = allocator_.allocate(malloc_bytes);
   used_words_ += words;
   nodes_ += 1;
@@ -98,6 +98,12 @@ void Collector::drop(Ticket ticket) {
 void Collector::root(Ticket ticket) { items_[ticket].is_rooted = true; }
 
 void Collector::hold(Ticket ticket, Ticket holder) { items_[ticket].holder = holder; }
+
+void Collector::add_nodes(Ticket ticket, std::int64_t nodes) {
+  items_[ticket].nodes += nodes;
+  nodes_ += nodes;
+  touch_pages();
+}
 
 void Collector::spend(std::int64_t nodes, Bytes small_bytes) {
   make_room(small_bytes / 8);
@@ -189,7 +195,7 @@ void Collector::free_item(Ticket ticket) {
   Item& item = items_[ticket];
   if (item.has_chunk) allocator_.release(item.chunk);
   used_words_ -= item.words;
-  nodes_ -= 1;
+  nodes_ -= item.nodes;
   item.generation = Generation::freed;
 }
 

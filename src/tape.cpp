@@ -113,6 +113,9 @@ void Engine::record_always(const TensorPtr& output, const char* op, Tensors inpu
     hold(input->environment);
   }
   spend(forward_cells);
+  if (Collector* collector = heap_.collector()) {
+    collector->add_nodes(output->environment->ticket, recorded_nodes);
+  }
   const Bytes cells = node_bytes(inputs.size(), fields.size());
   append({output->id, output->frame, std::move(inputs), op, std::move(fields), operation_,
           layer_, heap_.allocate(cells, Component::bookkeeping)});
