@@ -66,7 +66,7 @@ class Collector {
     bool has_chunk;
   };
 
-  Ticket append(std::int64_t words, Bytes malloc_bytes);
+  Ticket append(std::int64_t words, std::int64_t nodes, Bytes malloc_bytes);
   void make_room(std::int64_t words);
   void collect(std::int64_t words);
   void sweep(int level);
