@@ -9,7 +9,7 @@ export LC_ALL
 export R_LIBS := $(BUILD)/lib$(if $(R_LIBS),:$(R_LIBS))
 
 .PHONY: demo test install install-deps install-deps-demo install-deps-ci document \
-	lint format-check format cpp-test sanitize valgrind gctorture check bench clean
+	lint format-check format cpp-test sanitize valgrind gctorture check bench readme clean
 
 demo: install-deps-demo install
 	@$(RSCRIPT) tools/demo.R
@@ -37,6 +37,10 @@ document: install-deps-ci
 	@$(RSCRIPT) -e 'Rcpp::compileAttributes()'
 	@sh tools/install_package.sh
 	@$(RSCRIPT) -e 'roxygen2::roxygenise(load_code = "installed")'
+
+readme: install-deps-ci install
+	@$(RSCRIPT) -e 'rmarkdown::render("README.Rmd", quiet = TRUE)'
+	@rm -f README.html
 
 lint: install-deps-ci install
 	@$(RSCRIPT) tools/lint.R

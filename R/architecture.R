@@ -35,16 +35,11 @@ as_architecture <- function(code, env, input = NULL) {
       return(value)
     }
     module <- as_module(trace, value)
-    # A live module's parameters belong to the built model before the first pass.
-    if (!is.null(module$parameters)) {
-      for (parameter in module$parameters()) {
-        if (is_live_tensor(parameter)) live_tensor(trace, parameter)
-      }
-    }
+    parameters <- parameter_ids(trace, module)
     input <- as_input(input, find_input(trace, module))
   })
   structure(
-    list(trace = trace, module = module, input = input, code = code),
+    list(trace = trace, module = module, parameters = parameters, input = input),
     class = "ag_architecture"
   )
 }
@@ -128,13 +123,10 @@ as_input <- function(input, found) {
 trace_forward <- function(architecture, batch_size) {
   trace <- architecture$trace
   with_trace(trace, {
-    parameters <- NULL
     output <- run_pass(trace, function() {
       attributes <- c(architecture$input$rows, batch_size)
       x <- append_value(trace, "input", integer(), attributes, "input")
-      output <- architecture$module$forward(new_tensor(trace, x))
-      parameters <<- parameter_ids(architecture)
-      output
+      architecture$module$forward(new_tensor(trace, x))
     })
     if (!inherits(output, "agbudget_tensor")) {
       stop_agbudget(
@@ -143,24 +135,22 @@ trace_forward <- function(architecture, batch_size) {
       )
     }
     program_end_layer(trace$program, output[["id"]])
+    parameters <- architecture$parameters %||% program_built_parameters(trace$program)
     program_finish(trace$program, output[["id"]], parameters)
     trace$program
   })
 }
 
 # The ids of what the optimizer trains. A plain function has no `parameters`: those
-# are all that its code made.
-parameter_ids <- function(architecture) {
-  trace <- architecture$trace
-  if (is.null(architecture$module$parameters)) {
-    return(program_built_parameters(trace$program))
-  }
-  parameters <- architecture$module$parameters()
+# are all that its code made. A live module's belong to the built model from here on.
+parameter_ids <- function(trace, module) {
+  if (is.null(module$parameters)) return(NULL)
+  parameters <- module$parameters()
   ids <- integer(length(parameters))
   for (i in seq_along(parameters)) {
     parameter <- parameters[[i]]
     ids[[i]] <- if (inherits(parameter, "agbudget_tensor")) {
-      parameter[["id"]]
+      .subset2(parameter, "id")
     } else if (is_live_tensor(parameter)) {
       live_tensor_id(trace, parameter)
     } else {

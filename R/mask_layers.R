@@ -3,7 +3,7 @@
 # `forward` and `params` or `parameters`.
 
 layer_call <- function(name, ...) {
-  paste0(name, "(", paste(c(...), collapse = ", "), ")")
+  paste0(name, "(", paste(sprintf("%.15g", c(...)), collapse = ", "), ")")
 }
 
 # What every environment-based layer has.
@@ -17,8 +17,8 @@ new_layer_environment <- function(class, fields) {
 # Each layer is made from its parameters, so that a live layer's can be put in.
 
 linear_layer <- function(weight, bias, activation) {
-  rows <- weight[["rows"]]
-  cols <- weight[["cols"]]
+  rows <- .subset2(weight, "rows")
+  cols <- .subset2(weight, "cols")
   call <- layer_call("ag_linear", cols, rows)
   # ggmlR takes any other name as no activation.
   code <- match(activation %||% "none", c("relu", "sigmoid", "tanh", "softmax"), 0L)
@@ -28,10 +28,9 @@ linear_layer <- function(weight, bias, activation) {
     in_layer(layer, emit("linear", list(x = x, W = weight, b = bias), code, call))
   }
   parameters <- function() list(W = weight, b = bias)
-  structure(
-    list(W = weight, b = bias, forward = forward, params = parameters),
-    class = "agbudget_layer"
-  )
+  module <- list(W = weight, b = bias, forward = forward, params = parameters)
+  class(module) <- "agbudget_layer"
+  module
 }
 
 dropout_layer <- function(rate) {
@@ -47,7 +46,7 @@ dropout_layer <- function(rate) {
 }
 
 batch_norm_layer <- function(gamma, beta, eps, momentum) {
-  rows <- gamma[["rows"]]
+  rows <- .subset2(gamma, "rows")
   call <- layer_call("ag_batch_norm", rows)
   layer <- new_layer("batch_norm", call)
   env <- new_layer_environment("ag_batch_norm", list(
@@ -93,10 +92,10 @@ layer_norm_layer <- function(rows, gamma, beta, eps) {
 }
 
 embedding_layer <- function(weight) {
-  call <- layer_call("ag_embedding", weight[["cols"]], weight[["rows"]])
+  call <- layer_call("ag_embedding", .subset2(weight, "cols"), .subset2(weight, "rows"))
   layer <- new_layer("embedding", call)
   env <- new_layer_environment("ag_embedding", list(
-    weight = weight, vocab_size = weight[["cols"]], dim = weight[["rows"]]
+    weight = weight, vocab_size = .subset2(weight, "cols"), dim = .subset2(weight, "rows")
   ))
   env$forward <- function(idx) {
     expect_rows(idx, 1, indices = TRUE)
@@ -108,7 +107,7 @@ embedding_layer <- function(weight) {
 
 # `weights` are W_q, W_k, W_v and W_o.
 attention_layer <- function(weights, b_o, heads, dropout) {
-  d <- weights$W_q[["cols"]]
+  d <- .subset2(weights$W_q, "cols")
   call <- layer_call("ag_multihead_attention", d, heads)
   layer <- new_layer("attention", call)
   env <- new_layer_environment("ag_multihead_attention", c(weights, list(
@@ -136,7 +135,7 @@ mask_layers <- list()
 
 mask_layers$ag_linear <- function(in_features, out_features, activation = NULL,
                                   init = "glorot_uniform", gain = 1) {
-  call <- layer_call("ag_linear", in_features, out_features)
+  call <- "ag_linear()"
   rows <- check_dimension(out_features, "out_features", call)
   cols <- check_dimension(in_features, "in_features", call)
   weight <- new_parameter(rows, cols, drawn = TRUE, call)
@@ -155,7 +154,7 @@ mask_layers$ag_dropout <- function(rate) {
 }
 
 mask_layers$ag_batch_norm <- function(num_features, eps = 1e-5, momentum = 0.1) {
-  call <- layer_call("ag_batch_norm", num_features)
+  call <- "ag_batch_norm()"
   rows <- check_dimension(num_features, "num_features", call)
   gamma <- new_parameter(rows, 1, drawn = FALSE, call)
   beta <- new_parameter(rows, 1, drawn = FALSE, call)
@@ -164,7 +163,7 @@ mask_layers$ag_batch_norm <- function(num_features, eps = 1e-5, momentum = 0.1) 
 
 mask_layers$ag_layer_norm <- function(normalized_shape, eps = 1e-5,
                                       elementwise_affine = TRUE) {
-  call <- layer_call("ag_layer_norm", normalized_shape)
+  call <- "ag_layer_norm()"
   rows <- check_dimension(normalized_shape, "normalized_shape", call)
   gamma <- beta <- NULL
   if (isTRUE(elementwise_affine)) {
@@ -175,7 +174,7 @@ mask_layers$ag_layer_norm <- function(normalized_shape, eps = 1e-5,
 }
 
 mask_layers$ag_embedding <- function(vocab_size, dim) {
-  call <- layer_call("ag_embedding", vocab_size, dim)
+  call <- "ag_embedding()"
   cols <- check_dimension(vocab_size, "vocab_size", call)
   rows <- check_dimension(dim, "dim", call)
   embedding_layer(new_parameter(rows, cols, drawn = TRUE, call))
@@ -183,7 +182,7 @@ mask_layers$ag_embedding <- function(vocab_size, dim) {
 
 mask_layers$ag_multihead_attention <- function(d_model, n_heads, dropout = 0,
                                                bias = TRUE) {
-  call <- layer_call("ag_multihead_attention", d_model, n_heads)
+  call <- "ag_multihead_attention()"
   d <- check_dimension(d_model, "d_model", call)
   heads <- check_dimension(n_heads, "n_heads", call)
   if (d %% heads != 0) {
@@ -220,13 +219,15 @@ sequential_layer <- function(layers) {
   })
   env <- new_layer_environment("ag_sequential", list(layers = layers))
   env$forward <- function(x) {
-    for (i in seq_along(env$layers)) x <- run_module(env$layers[[i]], modules[[i]], x)
+    layers <- .subset2(env, "layers")
+    for (i in seq_along(layers)) x <- run_module(layers[[i]], modules[[i]], x)
     x
   }
   env$parameters <- function() {
-    parameters <- list()
-    for (i in seq_along(env$layers)) {
-      own <- module_parameters(env$layers[[i]])
+    layers <- .subset2(env, "layers")
+    parameters <- vector("list", length(layers))
+    for (i in seq_along(layers)) {
+      own <- module_parameters(layers[[i]])
       # ggmlR collects by name, so it never sees a parameter without one.
       own <- own[nzchar(names(own) %||% character(length(own)))]
       if (length(own) > 0L) names(own) <- paste0("layer", i, "_", names(own))

@@ -38,11 +38,17 @@ checkpoint <- function(fn, ...) {
 
 column_index <- function(x, index) {
   if (is_symbolic(index)) return(invisible())
-  columns <- operand_shape(x)[[2L]]
-  if (!is.numeric(index) || length(index) != columns) {
+  shape <- operand_shape(x)
+  if (!is.numeric(index) || length(index) != shape[[2L]]) {
     stop_agbudget(
       "bad_operand", "`index` of `ag_gather()` must be a number for each of the ",
-      count_text(columns), " columns, not ", describe(index), "."
+      count_text(shape[[2L]]), " columns, not ", describe(index), "."
+    )
+  }
+  if (anyNA(index) || any(index != round(index) | index < 0 | index >= shape[[1L]])) {
+    stop_agbudget(
+      "bad_operand", "`index` of `ag_gather()` must hold whole numbers from 0 to ",
+      count_text(shape[[1L]] - 1), "."
     )
   }
 }
@@ -100,6 +106,13 @@ mask_operations <- list(
   },
   ag_sample_normal = function(mu, log_std) {
     shape <- operand_shape(mu)
+    spread <- operand_shape(log_std)
+    if (spread[[1L]] != shape[[1L]] || !spread[[2L]] %in% c(1, shape[[2L]])) {
+      stop_agbudget(
+        "bad_shape", "`log_std` of `ag_sample_normal()` is ", shape_text(spread),
+        "; expected the shape of `mu`, ", shape_text(shape), ", or one column."
+      )
+    }
     drawn <- symbolic_vector(prod(shape), drawn = TRUE)
     noise <- new_symbolic(shape, TRUE, list(drawn))
     mask_operations$ag_add(

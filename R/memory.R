@@ -10,7 +10,8 @@ memory_units <- c(
 parse_memory <- function(x, argument = "memory") {
   if (is_number(x) && is.finite(x) && x >= 0) return(as.double(x))
   if (!is.character(x) || length(x) != 1L || is.na(x)) bad_memory(x, argument)
-  pattern <- "^[ \t]*([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?[ \t]*([A-Za-z]*)[ \t]*$"
+  number <- "([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?"
+  pattern <- paste0("^[ \t]*", number, "[ \t]*([A-Za-z]*)[ \t]*$")
   parts <- regmatches(x, regexec(pattern, x, useBytes = TRUE))[[1L]]
   if (length(parts) == 0L) bad_memory(x, argument)
   number <- as.numeric(paste0(parts[[2L]], parts[[3L]]))
@@ -127,7 +128,8 @@ group_left <- function(path, version, root) {
   files <- group_files[[version]]
   folder <- file.path(root, files$folder, path)
   limit <- read_count(file.path(folder, files$limit))
-  if (is.na(limit) || limit >= 2^62) return(Inf)  # "max", or version 1's page-rounded 2^63
+  # No limit is "max", or in version 1 about 2^63.
+  if (is.na(limit) || limit >= 2^62) return(Inf)
   usage <- read_count(file.path(folder, files$usage))
   line <- grep(paste0("^", files$cache, " [0-9]+$"),
                read_lines(file.path(folder, "memory.stat")), value = TRUE)

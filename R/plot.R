@@ -9,7 +9,7 @@ component_colours <- c(
   activation_gradients = "#F0E442", temporaries = "#CC79A7", bookkeeping = "#000000"
 )
 component_hatching <- c(
-  batch_and_targets = NA, weights = NA, superseded_weights = 45, gradients = NA,
+  batch_and_targets = NA, weights = NA, superseded_weights = 45, gradients = 0,
   optimizer_state = 135, activations = NA, activation_gradients = 45, temporaries = 135,
   bookkeeping = NA
 )
@@ -68,15 +68,15 @@ plot.ag_training_budget <- function(x, step = NULL, main = NULL, ...) {
   on.exit(graphics::par(old))
   graphics::plot.new()
   label <- peak_label(events[peak, ], top == x$heap_bytes)
-  base <- label_base(top, if (memory_shown) memory, label$height)
+  room <- label_room(top, if (memory_shown) memory, label$height)
   plot_window(
-    list(xlim = c(0, nrow(events)), ylim = c(0, base$ylim), xaxs = "i", yaxs = "i"), ...
+    list(xlim = c(0, nrow(events)), ylim = c(0, room$ylim), xaxs = "i", yaxs = "i"), ...
   )
   byte_axis()
   draw_stack(components[, shown, drop = FALSE])
   draw_phases(events$phase)
   if (memory_shown) draw_memory(memory, away_from = (peak - 0.5) / nrow(events))
-  draw_peak_label(label, peak - 0.5, top, base$from)
+  draw_peak_label(label, peak - 0.5, top, room$above)
   graphics::box(bty = "l")
   draw_legend(legend)
   graphics::title(xlab = "operations, in the order in which they run", line = 0.6,
@@ -107,7 +107,8 @@ thin_events <- function(events, most = 1500L) {
 # plot.window() with defaults that `...` may replace.
 plot_window <- function(defaults, ...) {
   given <- list(...)
-  do.call(graphics::plot.window, c(given, defaults[setdiff(names(defaults), names(given))]))
+  defaults <- defaults[setdiff(names(defaults), names(given))]
+  do.call(graphics::plot.window, c(given, defaults))
 }
 
 # Room on the right for a legend, where the figure is wide enough for both.
@@ -146,7 +147,8 @@ draw_stack <- function(components) {
   bottom <- numeric(n)
   for (name in colnames(components)) {
     top <- bottom + components[, name]
-    area <- list(x = c(x, rev(x)), y = c(rep(top, each = 2L), rev(rep(bottom, each = 2L))))
+    edges <- c(rep(top, each = 2L), rev(rep(bottom, each = 2L)))
+    area <- list(x = c(x, rev(x)), y = edges)
     graphics::polygon(area, col = component_colours[[name]], border = NA)
     angle <- component_hatching[[name]]
     if (!is.na(angle)) {
@@ -193,10 +195,12 @@ text_height <- function(lines = 1L) {
 
 # `x` and `y` moved by inches, on logarithmic axes too.
 shift_x <- function(x, inches) {
-  graphics::grconvertX(graphics::grconvertX(x, "user", "inches") + inches, "inches", "user")
+  at <- graphics::grconvertX(x, "user", "inches")
+  graphics::grconvertX(at + inches, "inches", "user")
 }
 shift_y <- function(y, inches) {
-  graphics::grconvertY(graphics::grconvertY(y, "user", "inches") + inches, "inches", "user")
+  at <- graphics::grconvertY(y, "user", "inches")
+  graphics::grconvertY(at + inches, "inches", "user")
 }
 
 # The plot's region: left, right, bottom, top.
@@ -237,22 +241,24 @@ peak_label <- function(event, is_peak) {
   )
 }
 
-# Where the peak's label stands and where the axis ends so that it has room: on the peak,
-# or above the memory's line and name if those are in the way.
-label_base <- function(top, memory, height) {
+# Where the axis ends so that the peak's label has room: on the peak, or `above` it on
+# the memory's line and its name if those are in the way.
+label_room <- function(top, memory, height) {
   available <- graphics::par("pin")[[2L]]
-  on_peak <- top * available / (available - height - 0.1)
-  if (is.null(memory)) return(list(from = top, ylim = on_peak))
+  end <- top * available / max(available - height - 0.1, available / 4)
+  if (is.null(memory)) return(list(above = NULL, ylim = end))
   name <- text_height() + 0.05
-  above <- memory * available / (available - height - name)
-  in_the_way <- memory >= top && memory < 1.05 * on_peak
-  if (in_the_way) return(list(from = memory * (1 + name / available), ylim = above * 1.02))
-  list(from = top, ylim = max(on_peak, memory * available / (available - name)))
+  in_the_way <- memory >= top && memory < 1.05 * end
+  room <- if (in_the_way) height + name + 0.1 else name
+  list(
+    above = if (in_the_way) memory,
+    ylim = max(end, memory * available / max(available - room, available / 4))
+  )
 }
 
-draw_peak_label <- function(label, x, y, from) {
+draw_peak_label <- function(label, x, y, above) {
   region <- plot_region()
-  base <- shift_y(from, 0.07)
+  base <- if (is.null(above)) shift_y(y, 0.07) else shift_y(above, text_height() + 0.05)
   graphics::segments(x, y, x, base, lwd = 1)
   graphics::points(x, y, pch = 21L, bg = "white", cex = 0.9, lwd = 1.4)
   # Centred on the peak, or flush with the side of the plot that is too near.
@@ -353,7 +359,7 @@ plot.ag_comparison <- function(x, main = "Vector heap that training needs", ...)
   graphics::plot.new()
   plot_window(
     list(
-      xlim = comparison_range(x$batch_size, grepl("x", log), pad = 0.03),
+      xlim = comparison_range(x$batch_size, grepl("x", log), pad = 0.04),
       ylim = comparison_range(c(x$heap_bytes, memory), grepl("y", log), pad = 0.07),
       log = log, xaxs = "i", yaxs = "i"
     ), ...
@@ -373,7 +379,9 @@ plot.ag_comparison <- function(x, main = "Vector heap that training needs", ...)
 # A line an optimizer and loop.
 comparison_lines <- function(x) {
   lines <- list()
-  for (group in split(seq_len(nrow(x)), paste(x$optimizer, x$loop))) {
+  kinds <- interaction(factor(x$optimizer, optimizers), factor(x$loop, loops),
+                       lex.order = TRUE, drop = TRUE)
+  for (group in split(seq_len(nrow(x)), kinds)) {
     rows <- group[order(x$batch_size[group])]
     first <- rows[[1L]]
     line <- list(
@@ -417,11 +425,12 @@ label_lines <- function(lines) {
   last <- vapply(lines, function(line) line$batch[[length(line$batch)]], 0)
   inches <- graphics::grconvertY(ends, "user", "inches")
   limits <- graphics::grconvertY(region[3:4], "user", "inches")
-  y <- graphics::grconvertY(spread_apart(inches, text_height() * 1.1, limits),
+  y <- graphics::grconvertY(spread_apart(inches, text_height() * 1.25, limits),
                             "inches", "user")
   old <- graphics::par(xpd = NA)
   on.exit(graphics::par(old))
-  graphics::segments(last, ends, shift_x(region[[2L]], 0.12), y, col = "grey50", lwd = 0.8)
+  graphics::segments(shift_x(last, 0.07), ends, shift_x(region[[2L]], 0.12), y,
+                     col = "grey50", lwd = 0.8)
   for (i in seq_along(lines)) {
     draw_symbol(lines[[i]], shift_x(region[[2L]], 0.2), y[[i]])
     graphics::text(shift_x(region[[2L]], 0.31), y[[i]], lines[[i]]$label,

@@ -95,9 +95,10 @@ emit <- function(operation, operands, attributes = numeric(),
 
 operand_id <- function(trace, x, argument, call) {
   if (inherits(x, "agbudget_value")) {
-    check_pass(trace, x, call)
-    if (!is_symbolic(x)) follow_requires_grad(trace, x)
-    return(x[["id"]])
+    pass <- .subset2(x, "pass")
+    if (pass != 0L && pass != trace$pass) stop_stale(call)
+    if (is.environment(x)) follow_requires_grad(trace, x)
+    return(.subset2(x, "id"))
   }
   if (inherits(x, "agbudget_probe")) probe_failed(x)
   if (is.numeric(x) || is.logical(x)) return(host_id(trace, x, call))
@@ -115,21 +116,18 @@ operand_shape <- function(x) {
 }
 
 # A value of one forward pass means nothing in another.
-check_pass <- function(trace, x, call) {
-  pass <- x[["pass"]]
-  if (pass != 0L && pass != trace$pass) {
-    stop_agbudget(
-      "stale_tensor", "`", call, "` got a tensor that was made in another ",
-      "forward pass; a model must not keep tensors from one pass to the next."
-    )
-  }
+stop_stale <- function(call) {
+  stop_agbudget(
+    "stale_tensor", "`", call, "` got a tensor that was made in another forward pass; a ",
+    "model must not keep tensors from one pass to the next."
+  )
 }
 
 # `p$requires_grad <- FALSE` between making a tensor and using it.
 follow_requires_grad <- function(trace, x) {
-  wanted <- isTRUE(x[["requires_grad"]])
-  if (wanted != x[["required_grad"]]) {
-    program_set_requires_grad(trace$program, x[["id"]], wanted)
+  wanted <- isTRUE(.subset2(x, "requires_grad"))
+  if (wanted != .subset2(x, "required_grad")) {
+    program_set_requires_grad(trace$program, .subset2(x, "id"), wanted)
   }
 }
 
@@ -165,10 +163,10 @@ no_values <- function(what) {
 }
 
 #' @export
-dim.agbudget_tensor <- function(x) c(x[["rows"]], x[["cols"]])
+dim.agbudget_tensor <- function(x) c(.subset2(x, "rows"), .subset2(x, "cols"))
 
 #' @export
-length.agbudget_tensor <- function(x) x[["rows"]] * x[["cols"]]
+length.agbudget_tensor <- function(x) .subset2(x, "rows") * .subset2(x, "cols")
 
 #' @export
 `$.agbudget_tensor` <- function(x, name) {
@@ -251,7 +249,7 @@ in_layer <- function(layer, code) {
   result <- force(code)
   trace$path[[depth + 1L]] <- NULL
   if (inherits(result, "agbudget_tensor")) {
-    program_end_layer(trace$program, result[["id"]])
+    program_end_layer(trace$program, .subset2(result, "id"))
   } else if (!inherits(result, "agbudget_probe")) {
     stop_agbudget(
       "bad_model", "The forward pass of layer ", layer$label, " must return a ",

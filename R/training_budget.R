@@ -57,8 +57,8 @@
 #'
 #' Where `memory` is given, also
 #' \describe{
-#'   \item{`memory`, `memory_source`}{bytes, and where they come from: `"given"`, `"free
-#'     RAM"`, `"R's own limit"` or `"the container's limit"`.}
+#'   \item{`memory`, `memory_source`}{bytes, and where they come from: `"given"`,
+#'     `"free RAM"`, `"R's own limit"` or `"the container's limit"`.}
 #'   \item{`verdict`}{`"fits"`; `"fits_with_limit"`, if R can train the model in this
 #'     memory but would grow past it before it collects its garbage, unless
 #'     `R_MAX_VSIZE` is set as `r_max_vsize` says; or `"does_not_fit"`.}

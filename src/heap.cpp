@@ -12,36 +12,23 @@ Bytes& of(ComponentBytes& bytes, Component component) {
   return bytes[static_cast<std::size_t>(component)];
 }
 
-[[noreturn]] void throw_too_large() {
+}  // namespace
+
+void throw_too_large() {
   throw std::overflow_error("a byte count exceeds 2^63 - 1");
 }
 
-}  // namespace
-
-Bytes checked_multiply(Bytes a, Bytes b) {
-  Bytes product = 0;
-  if (__builtin_mul_overflow(a, b, &product)) throw_too_large();
-  return product;
-}
-
-Bytes checked_add(Bytes a, Bytes b) {
-  Bytes sum = 0;
-  if (__builtin_add_overflow(a, b, &sum)) throw_too_large();
-  return sum;
-}
-
-Bytes vector_heap_bytes(Bytes payload) {
-  if (payload <= 0) return 0;
-  for (const Bytes size_class : {8, 16, 32, 64, 128}) {
-    if (payload <= size_class) return size_class;
+Block* Heap::spare_record() {
+  constexpr std::size_t chunk = 256;
+  if (free_records_ == nullptr) {
+    records_.push_back(std::make_unique<Block[]>(chunk));
+    for (std::size_t i = 0; i < chunk; ++i) {
+      Block* record = &records_.back()[i];
+      record->next_free = free_records_;
+      free_records_ = record;
+    }
   }
-  return checked_add(payload, 7) / 8 * 8;
-}
-
-void BlockRef::reset() noexcept {
-  if (block_ == nullptr) return;
-  Block* block = std::exchange(block_, nullptr);
-  if (--block->references == 0) block->heap->release(block);
+  return std::exchange(free_records_, free_records_->next_free);
 }
 
 BlockRef Heap::allocate(Bytes bytes, Component component, Bytes attribute_bytes) {
@@ -53,7 +40,13 @@ BlockRef Heap::allocate(Bytes bytes, Component component, Bytes attribute_bytes)
     peak_ = live_;
     peak_by_component_ = live_by_component_;
   }
-  return BlockRef(new Block{this, bytes, 0, ticket, component});
+  Block* block = spare_record();
+  block->heap = this;
+  block->bytes = bytes;
+  block->references = 0;
+  block->ticket = ticket;
+  block->component = component;
+  return BlockRef(block);
 }
 
 void Heap::relabel(const BlockRef& block, Component component) {
@@ -85,7 +78,8 @@ void Heap::release(Block* block) noexcept {
   if (collector_ != nullptr) collector_->drop(block->ticket);
   live_ -= block->bytes;
   of(live_by_component_, block->component) -= block->bytes;
-  delete block;
+  block->next_free = free_records_;
+  free_records_ = block;
 }
 
 }  // namespace agbudget

@@ -3,7 +3,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <utility>
+#include <vector>
 
 namespace agbudget {
 
@@ -26,21 +28,42 @@ enum class Component : std::uint8_t {
 constexpr std::size_t component_count = 9;
 using ComponentBytes = std::array<Bytes, component_count>;
 
+[[noreturn]] void throw_too_large();
+
 // Products and sums of counts that throw std::overflow_error rather than wrap.
-Bytes checked_multiply(Bytes a, Bytes b);
-Bytes checked_add(Bytes a, Bytes b);
+inline Bytes checked_multiply(Bytes a, Bytes b) {
+  Bytes product = 0;
+  if (__builtin_mul_overflow(a, b, &product)) throw_too_large();
+  return product;
+}
+
+inline Bytes checked_add(Bytes a, Bytes b) {
+  Bytes sum = 0;
+  if (__builtin_add_overflow(a, b, &sum)) throw_too_large();
+  return sum;
+}
 
 // Bytes a vector's data takes in R's vector heap (src/main/memory.c): up to 128
 // bytes R rounds up to one of five classes, beyond that to whole 8-byte words.
 // The header is a cons cell and is not counted there.
-Bytes vector_heap_bytes(Bytes payload);
+inline Bytes vector_heap_bytes(Bytes payload) {
+  if (payload > 128) return checked_add(payload, 7) / 8 * 8;
+  if (payload > 64) return 128;
+  if (payload > 32) return 64;
+  if (payload > 16) return 32;
+  if (payload > 8) return 16;
+  return payload > 0 ? 8 : 0;
+}
 
 class Collector;
 class Heap;
 
 // One vector on the heap. It is released when its last BlockRef goes.
 struct Block {
-  Heap* heap;
+  union {
+    Heap* heap;
+    Block* next_free;  // in the heap's list of spare records
+  };
   Bytes bytes;
   std::uint32_t references;
   std::uint32_t ticket;  // of the collector, where one looks on
@@ -61,7 +84,7 @@ class BlockRef {
   }
   ~BlockRef() { reset(); }
 
-  void reset() noexcept;
+  inline void reset() noexcept;
   explicit operator bool() const { return block_ != nullptr; }
   const Block* get() const { return block_; }
   const Block* operator->() const { return block_; }
@@ -103,13 +126,23 @@ class Heap {
 
  private:
   friend class BlockRef;
+  Block* spare_record();
   void release(Block* block) noexcept;
 
+  // A replay makes and drops hundreds of records an operation: they are recycled.
+  std::vector<std::unique_ptr<Block[]>> records_;
+  Block* free_records_ = nullptr;
   Collector* collector_ = nullptr;
   Bytes live_ = 0;
   Bytes peak_ = 0;
   ComponentBytes live_by_component_{};
   ComponentBytes peak_by_component_{};
 };
+
+inline void BlockRef::reset() noexcept {
+  if (block_ == nullptr) return;
+  Block* block = std::exchange(block_, nullptr);
+  if (--block->references == 0) block->heap->release(block);
+}
 
 }  // namespace agbudget

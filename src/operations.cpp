@@ -520,8 +520,10 @@ TensorPtr cross_entropy_loss(Engine& engine, const TensorPtr& prediction,
 
   // -t / p: the negated target is a temporary with attributes beside it, so the
   // quotient is fresh.
-  const auto quotient = [&engine, shape]() {
-    const Matrix negated = engine.real(shape);
+  const Matrix labels = target->data;
+  const auto quotient = [&engine, shape, labels]() {
+    const Matrix negated = labels.has_dim ? engine.real(labels.shape)
+                                          : engine.reals(labels.shape.length());
     return engine.real(shape);
   };
   std::vector<Matrix> fields;

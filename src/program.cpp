@@ -100,17 +100,24 @@ Shape additive_shape(const Value& a, const Value& b) {
   return a.shape;
 }
 
-// ag_mul() recycles any shorter extent, but its backward rule only reduces one of 1.
+// ag_mul() recycles any shorter extent, but its backward rule only reduces one of 1:
+// an operand that wants a gradient must have that, or the full extent.
 Shape product_shape(const Value& a, const Value& b) {
   if (!a.has_dim || !b.has_dim) {
     throw ShapeError("both operands must be matrices; ag_scale() multiplies by a number");
   }
-  const auto fits = [](Extent x, Extent y) { return x == y || x == 1 || y == 1; };
-  if (!fits(a.shape.rows, b.shape.rows) || !fits(a.shape.cols, b.shape.cols)) {
+  const Shape full{std::max(a.shape.rows, b.shape.rows),
+                   std::max(a.shape.cols, b.shape.cols)};
+  const auto fits = [&full](const Value& x) {
+    return !x.requires_gradient ||
+           ((x.shape.rows == 1 || x.shape.rows == full.rows) &&
+            (x.shape.cols == 1 || x.shape.cols == full.cols));
+  };
+  if (!fits(a) || !fits(b)) {
     throw ShapeError("`A` is " + text(a.shape) + " and `B` is " + text(b.shape) +
                      "; rows and columns must be equal, or 1 on one side");
   }
-  return {std::max(a.shape.rows, b.shape.rows), std::max(a.shape.cols, b.shape.cols)};
+  return full;
 }
 
 void require_same_shape(const Shape& prediction, const Shape& target) {
@@ -322,7 +329,11 @@ Value Program::infer(Opcode op, const std::vector<ValueId>& operands,
       break;
     case Opcode::mse_loss:
     case Opcode::cross_entropy_loss:
-      require_same_shape(shape(0), shape(1));
+      if (operand(1).has_dim) {
+        require_same_shape(shape(0), shape(1));
+      } else {
+        static_cast<void>(additive_shape(operand(0), operand(1)));
+      }
       result.shape = {1, 1};
       result.requires_gradient = operand(0).requires_gradient;
       break;

@@ -17,7 +17,8 @@
 # A case: name; model (ggmlR code, one string or one a line); input (rows of a
 # batch) or vocab (the batch is then word indices); batch (columns); target
 # (rows of the target, or rows and columns); loss; optimizer (adam; sgd, which
-# has momentum 0.9; sgd_plain); loop (retained; released).
+# has momentum 0.9; sgd_plain); loop (retained; released); accumulate_steps
+# (micro-batches to an update, with the retained loop; 1).
 #
 # What is measured. R_MAX_VSIZE bounds R's vector heap, and before R gives up it
 # frees all that it can. So the smallest bound under which a run still finishes
@@ -26,105 +27,12 @@
 # bound under which the same process, having trained a model of two weights,
 # can hold a vector of 40 MiB, less the 40 MiB.
 
-tolerance <- 0.0005
-yardstick_bytes <- 40 * 1024^2
-
-tiny_case <- list(
-  name = "tiny", model = "ag_sequential(ag_linear(1L, 1L), ag_linear(1L, 1L))",
-  input = 1, batch = 1, target = 1, loss = "mse", optimizer = "adam", loop = "retained"
-)
-
-# ---- One run ----------------------------------------------------------------
-
 script_directory <- function() {
   file <- grep("^--file=", commandArgs(FALSE), value = TRUE)
   dirname(normalizePath(sub("^--file=", "", file)))
 }
 
-# Without `heap_kb` the heap is unbounded. Returns the run's resident high-water
-# mark, or NULL where the heap was too small.
-train_in_process <- function(case, steps, heap_kb = NULL) {
-  case_file <- tempfile(fileext = ".R")
-  errors_file <- tempfile()
-  on.exit(unlink(c(case_file, errors_file)))
-  dput(case, case_file)
-
-  # A small initial heap, so that R collects early and the bound alone decides.
-  bound <- if (!is.null(heap_kb)) {
-    c("R_VSIZE=262144", sprintf("R_MAX_VSIZE=%.0fK", heap_kb))
-  }
-  output <- suppressWarnings(system2(
-    file.path(R.home("bin"), "Rscript"),
-    c("--vanilla", shQuote(file.path(script_directory(), "train_once.R")),
-      shQuote(case_file), steps),
-    stdout = TRUE, stderr = errors_file,
-    env = c(bound, paste0("R_LIBS=", shQuote(paste(.libPaths(), collapse = ":"))),
-      "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1")
-  ))
-  trained <- grep("^trained hwm_kb=", output, value = TRUE)
-  if (length(trained) == 1L) {
-    return(as.numeric(sub(".*=", "", trained)) * 1024)
-  }
-  errors <- readLines(errors_file)
-  exhausted <- "vector memory exhausted|cannot allocate vector"
-  if (!any(grepl(exhausted, errors))) {
-    stop("The case \"", case$name, "\" does not train:\n",
-      paste(utils::tail(errors, 5L), collapse = "\n"), call. = FALSE)
-  }
-  NULL
-}
-
-# ---- The smallest heap ------------------------------------------------------
-
-# `guess_kb` only saves runs: a bracket around it is widened until it holds.
-smallest_heap_kb <- function(case, steps, guess_kb) {
-  trains <- function(heap_kb) !is.null(train_in_process(case, steps, heap_kb))
-  step <- 0.004
-  if (trains(guess_kb * (1 + step))) {
-    high <- guess_kb * (1 + step)
-    low <- guess_kb * (1 - step)
-    while (trains(low)) {
-      high <- low
-      step <- 4 * step
-      low <- high / (1 + step)
-    }
-  } else {
-    low <- guess_kb * (1 + step)
-    high <- low * (1 + 4 * step)
-    while (!trains(high)) {
-      low <- high
-      step <- 4 * step
-      high <- low * (1 + 4 * step)
-    }
-  }
-  while (high / low > 1 + tolerance) {
-    middle <- round((low + high) / 2)
-    if (trains(middle)) high <- middle else low <- middle
-  }
-  (low + high) / 2
-}
-
-# What R and the loaded ggmlR need by themselves, in a run of `steps` steps.
-measure_idle <- function(steps) {
-  case <- c(tiny_case, list(then_hold = yardstick_bytes / 8))
-  guess_kb <- (yardstick_bytes + 8 * 1024^2) / 1024
-  list(
-    heap_bytes = smallest_heap_kb(case, steps, guess_kb) * 1024 - yardstick_bytes,
-    rss_bytes = train_in_process(tiny_case, steps)
-  )
-}
-
-# The bracket starts at an earlier measurement or the prediction; without either,
-# at three quarters of what an unbounded run touches.
-measure_case <- function(case, idle, steps, with_rss, predicted) {
-  rss <- train_in_process(case, steps) - idle$rss_bytes
-  guess <- c(case$min_heap_bytes, predicted, max(0.75 * rss, 1e6))
-  guess <- guess[!is.na(guess)][1L]
-  heap_kb <- smallest_heap_kb(case, steps, (guess + idle$heap_bytes) / 1024)
-  case$min_heap_bytes <- round(heap_kb * 1024 - idle$heap_bytes)
-  if (with_rss) case$rss_bytes <- rss
-  case
-}
+source(file.path(script_directory(), "training_runs.R"))
 
 # ---- The prediction ---------------------------------------------------------
 
@@ -140,7 +48,8 @@ predict_bytes <- function(case) {
   call <- bquote(agbudget::ag_training_budget(
     .(model),
     batch_size = .(case$batch), optimizer = .(case$optimizer), loss = .(case$loss),
-    loop = .(case$loop), input = .(if (is.null(case$vocab)) case$input else 1L)
+    loop = .(case$loop), input = .(if (is.null(case$vocab)) case$input else 1L),
+    accumulate_steps = .(if (is.null(case$accumulate_steps)) 1 else case$accumulate_steps)
   ))
   tryCatch(eval(call, new.env(parent = globalenv()))$heap_bytes, error = function(e) {
     message("No prediction for \"", case$name, "\": ", conditionMessage(e))

@@ -36,11 +36,11 @@ make_target <- function(case) {
   matrix(1 / shape[1], shape[1], shape[2])
 }
 
-make_optimizer <- function(kind, parameters) {
+make_optimizer <- function(kind, parameters, accumulate_steps) {
   switch(kind,
-    adam = optimizer_adam(parameters),
-    sgd = optimizer_sgd(parameters, momentum = 0.9),
-    sgd_plain = optimizer_sgd(parameters)
+    adam = optimizer_adam(parameters, accumulate_steps = accumulate_steps),
+    sgd = optimizer_sgd(parameters, momentum = 0.9, accumulate_steps = accumulate_steps),
+    sgd_plain = optimizer_sgd(parameters, accumulate_steps = accumulate_steps)
   )
 }
 
@@ -55,6 +55,19 @@ train_retained <- function(model, optimizer, loss_of, input, target, steps) {
     grads <- backward(loss)
     optimizer$step(grads)
     optimizer$zero_grad()
+  }
+}
+
+# Micro-batches: the optimizer reads the sum in each $grad, and nothing is cleared
+# before it has updated the weights.
+train_accumulating <- function(model, optimizer, loss_of, input, target, steps) {
+  for (step in seq_len(steps)) {
+    with_grad_tape({
+      out <- model$forward(input)
+      loss <- loss_of(out, target)
+    })
+    grads <- backward(loss)
+    if (isTRUE(optimizer$step())) optimizer$zero_grad()
   }
 }
 
@@ -73,14 +86,17 @@ train_released <- function(model, optimizer, loss_of, input, target, steps) {
 
 train <- function(case, steps) {
   model <- as_trainable(eval(parse(text = case$model)))
-  optimizer <- make_optimizer(case$optimizer, model$parameters())
+  accumulate_steps <- if (is.null(case$accumulate_steps)) 1 else case$accumulate_steps
+  optimizer <- make_optimizer(case$optimizer, model$parameters(), accumulate_steps)
   loss_of <- switch(case$loss,
     mse = ag_mse_loss,
     cross_entropy = ag_cross_entropy_loss,
     softmax_cross_entropy = ag_softmax_cross_entropy_loss
   )
   run <- switch(case$loop, retained = train_retained, released = train_released)
-  run(model, optimizer, loss_of, make_input(case), make_target(case), steps)
+  if (accumulate_steps > 1) run <- train_accumulating
+  input <- make_input(case)
+  run(model, optimizer, loss_of, input, make_target(case), steps * accumulate_steps)
 }
 
 high_water_kb <- function() {

@@ -137,6 +137,14 @@ rules$mul <- function(w) {
             max(x$cols, shape[[2L]]), paste0("ag_mul ", form))
 }
 
+# A constant that fits neither way round is recycled all the same.
+rules$recycle <- function(w) {
+  x <- some_value(w, function(value) value$rows > 2L)
+  if (is.null(x)) return(FALSE)
+  constant <- some_constant(w, x$rows - 1L, x$cols)
+  add_value(w, bquote(ag_mul(.(x$name), .(constant))), x$rows, x$cols, "recycle")
+}
+
 elementwise <- list(
   quote(ag_scale(x, 0.3)), quote(ag_relu(x)), quote(ag_sigmoid(x)), quote(ag_tanh(x)),
   quote(ag_softmax(x)), quote(ag_log_softmax(x)), quote(ag_log(x)), quote(ag_exp(x)),
@@ -224,8 +232,9 @@ rules$loss <- function(w) {
   loss <- one_of(c("ag_mse_loss", "ag_cross_entropy_loss",
                    "ag_softmax_cross_entropy_loss"))
   target <- some_operand(w, x$rows, x$cols)
-  if (loss == "ag_softmax_cross_entropy_loss" && x$rows > 1L && chance(0.3)) {
-    target <- bquote(rep_len(0, .(x$cols)))
+  if (chance(0.3)) {
+    softmax <- loss == "ag_softmax_cross_entropy_loss"
+    target <- if (softmax) bquote(rep_len(0, .(x$cols))) else 0.5
   }
   add_value(w, call(loss, x$name, target), 1L, 1L, loss)
 }

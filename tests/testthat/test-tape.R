@@ -63,7 +63,7 @@ test_that("every operation on its own leaves the tape that ggmlR reports", {
     ag_argmax(h), h
   )
   for (operation in operations) {
-    last <- if (identical(operation[[1L]], quote(ag_argmax))) quote(h) else quote(out)
+    last <- if (identical(operation, quote(ag_argmax(h)))) quote(h) else quote(out)
     for (loss in c("mse", "softmax_cross_entropy")) {
       code <- bquote({
         W <- ag_param(matrix(runif(400), 20, 20))
