@@ -56,7 +56,10 @@ class Trainer {
       const Matrix indices = engine_.reals(plan_.input.length());
       x = engine_.real(plan_.input);
     } else {
-      const Matrix drawn = engine_.reals(plan_.input.length());
+      Matrix drawn;
+      const BlockRef promise = engine_.holder();
+      drawn = engine_.reals(plan_.input.length());
+      heap_.hold(drawn.block, promise);
       x = engine_.real(plan_.input);
     }
     batch_ = engine_.tensor(x, Component::batch);
@@ -85,7 +88,7 @@ class Trainer {
     engine_.set_enabled(true);
     if (step == 1) engine_.spend(loading_operations);
     if (plan_.loop == Loop::released) {
-      engine_.set_step_frame(heap_.allocate(0, Component::bookkeeping));
+      engine_.set_step_frame(engine_.holder());
     }
     // Each assignment lets the previous step's value go, not earlier.
     out_ = interpreter_.forward(batch_);
