@@ -193,45 +193,39 @@ new_budget <- function(architecture, batch_size, optimizer, loss, loop,
                 accumulate_steps, binding)
   }
   record <- run(loop, run_training_program)
-  layers <- layer_table(program, record$tape$layer_bytes)
-  timeline <- timeline_frame(record$timeline, program_layers(program)$label)
+  described <- program_layers(program)
+  layers <- layer_table(described, record$tape$layer_bytes)
+  timeline <- timeline_frame(record$timeline, described$label)
   peak <- lapply(unclass(timeline), `[[`, record$peak)
-  structure(
-    list(
-      heap_bytes = peak$live_bytes,
-      components = unlist(peak[component_names]),
-      peak = peak[c("phase", "step", "operation", "layer")],
-      timeline = timeline,
-      layers = layers,
-      tape = tape_report(record$tape),
-      resident_bytes = record$resident_bytes,
-      other_loop_bytes = run(setdiff(loops, loop), run_training_peak),
-      model = list(
-        layers = sum(layers$kind != "loss"), parameters = sum(layers$parameters)
-      ),
-      batch_size = batch_size, input = input$rows, optimizer = optimizer, loss = loss,
-      loop = loop, accumulate_steps = accumulate_steps
+  budget <- list(
+    heap_bytes = peak$live_bytes,
+    components = unlist(peak[component_names]),
+    peak = peak[c("phase", "step", "operation", "layer")],
+    timeline = timeline,
+    layers = layers,
+    tape = tape_report(record$tape),
+    resident_bytes = record$resident_bytes,
+    other_loop_bytes = run(loops[loops != loop], run_training_peak),
+    model = list(
+      layers = sum(layers$kind != "loss"), parameters = sum(layers$parameters)
     ),
-    class = "ag_training_budget"
+    batch_size = batch_size, input = input$rows, optimizer = optimizer, loss = loss,
+    loop = loop, accumulate_steps = accumulate_steps
   )
+  class(budget) <- "ag_training_budget"
+  budget
 }
 
 timeline_frame <- function(timeline, labels) {
-  components <- timeline$components
-  columns <- lapply(seq_along(component_names), function(i) components[, i])
-  names(columns) <- component_names
-  new_data_frame(c(
-    list(
-      step = timeline$step, phase = timeline$phase, layer = labels[timeline$layer],
-      operation = timeline$operation, live_bytes = timeline$live_bytes
-    ),
-    columns
-  ))
+  names(timeline) <- c(timeline_names, component_names)
+  timeline$layer <- labels[timeline$layer]
+  new_data_frame(timeline)
 }
+
+timeline_names <- c("step", "phase", "layer", "operation", "live_bytes")
 
 # ggmlR's names for ag_tape_memory()'s figures.
 tape_report <- function(tape) {
-  order <- order(-tape$op_bytes)
   list(
     nodes = tape$nodes,
     bytes_total = tape$operands + tape$activations + tape$fields,
@@ -239,7 +233,7 @@ tape_report <- function(tape) {
     bytes_fields = tape$fields,
     bytes_inputs = tape$operands,
     by_op = new_data_frame(list(
-      op = tape$op[order], nodes = tape$op_nodes[order], bytes = tape$op_bytes[order]
+      op = tape$op, nodes = tape$op_nodes, bytes = tape$op_bytes
     ))
   )
 }
