@@ -378,9 +378,11 @@ SEXP run_training_program(SEXP program, double rows, double cols, bool indices,
 SEXP run_training_peak(SEXP program, double rows, double cols, bool indices,
                        int optimizer, int loss, bool retained, int accumulate_steps) {
   return guarded([&]() -> SEXP {
-    const agbudget::TrainingRecord record = agbudget::run_training(
-        *ProgramPtr(program),
-        training_plan(rows, cols, indices, optimizer, loss, retained, accumulate_steps));
+    agbudget::TrainingPlan plan =
+        training_plan(rows, cols, indices, optimizer, loss, retained, accumulate_steps);
+    plan.details = false;
+    const agbudget::TrainingRecord record =
+        agbudget::run_training(*ProgramPtr(program), plan);
     return Rcpp::NumericVector::create(static_cast<double>(record.peak().live));
   });
 }

@@ -16,7 +16,7 @@ class Trainer {
   Trainer(const Program& program, const TrainingPlan& plan)
       : program_(program),
         plan_(plan),
-        timeline_(heap_),
+        timeline_(heap_, plan.details),
         engine_(heap_, timeline_),
         interpreter_(program, engine_) {
     if (!plan.resident) return;
@@ -37,7 +37,7 @@ class Trainer {
 
     TrainingRecord record;
     record.peak_event = timeline_.highest();
-    record.events = timeline_.events();
+    record.events = timeline_.take_events();
     record.tape = std::move(tape_);
     if (collector_) {
       record.resident_bytes = collector_->resident_peak();
@@ -101,7 +101,8 @@ class Trainer {
     engine_.begin("backward");
     if (step == 1) engine_.spend(loading_backward);
     gradients_ = engine_.backward(loss_);
-    if (step == 1) tape_ = report_tape(engine_.nodes(), program_.layers().size());
+    if (step == 1 && plan_.details)
+      tape_ = report_tape(engine_.nodes(), program_.layers().size());
 
     timeline_.enter(step, Phase::step);
     engine_.set_layer(0);
