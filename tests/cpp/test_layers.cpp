@@ -132,6 +132,19 @@ TEST_CASE("layer norm without an affine part has one input") {
   CHECK(bench.engine.nodes().front().inputs.size() == 1);
 }
 
+TEST_CASE("what backward works out for a frozen parameter is not kept") {
+  Bench bench;
+  const TensorPtr x = bench.parameter(d, n);
+  const TensorPtr gamma = bench.parameter(d, 1);
+  const TensorPtr beta = bench.parameter(d, 1);
+  gamma->requires_gradient = false;
+  const TensorPtr out = layer_norm(bench.engine, x, gamma, beta);
+  const GradientTable gradients = bench.engine.backward(out);
+  CHECK(gradients.values.count(gamma->id) == 0);
+  CHECK(gradients.values.count(beta->id) == 1);
+  CHECK_FALSE(gamma->gradient);
+}
+
 TEST_CASE("an embedding keeps its columns and the index; its gradient is a whole table") {
   constexpr Extent words = 5000;
   Bench bench;

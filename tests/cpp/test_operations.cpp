@@ -63,6 +63,15 @@ TEST_CASE("matmul computes no gradient for a constant") {
   CHECK(taken.gradients == M);
 }
 
+TEST_CASE("matmul transposes a constant second operand for the first one's gradient") {
+  Bench bench;
+  const TensorPtr a = bench.parameter(m, n);
+  const TensorPtr b = bench.constant(n, 50);
+  const Taken taken = bench.run([&] { return matmul(bench.engine, a, b); });
+  CHECK(taken.backward_peak == matrix(50, n) + M);
+  CHECK(taken.gradients == M);
+}
+
 TEST_CASE("add passes the incoming gradient on") {
   const Taken taken = take(add, m, n);
   CHECK(taken.kept == M);
@@ -397,6 +406,14 @@ TEST_CASE("an output that is let go takes its frame along once the tape is clear
   CHECK(bench.live() == M);
 }
 
+TEST_CASE("a node holds its result, though no local of its rule does") {
+  Bench bench;
+  const TensorPtr x = bench.parameter(m, n);
+  bench.forward([&] { return relu(bench.engine, x); });
+  bench.output.reset();
+  CHECK(bench.live() == M + M + M);  // x, the mask, the result
+}
+
 TEST_CASE("backward leaves a gradient of every tensor and adds contributions up") {
   Bench bench;
   const TensorPtr x = bench.parameter(m, n);
@@ -407,6 +424,7 @@ TEST_CASE("backward leaves a gradient of every tensor and adds contributions up"
   // The seed; of the sum M; h twice the same matrix, then their sum M; of x M.
   CHECK(bench.live() - before == one + M + M + M);
   CHECK(gradients.values.size() == 4);
+  REQUIRE(x->gradient);
   CHECK(x->gradient.shape == Shape{m, n});
   CHECK(x->gradient.block.get() == gradients.values.at(x->id).block.get());
   CHECK(h->gradient);
@@ -422,5 +440,6 @@ TEST_CASE("a second backward pass adds to the gradient that is there") {
   }
   bench.engine.clear_tape();
   CHECK(bench.live() == M + M);  // x and its $grad
+  REQUIRE(x->gradient);
   CHECK(x->gradient.block->component == Component::gradients);
 }

@@ -1,6 +1,7 @@
 // ggmlR's optimizers (R/autograd.R) on one parameter of P bytes.
 
 #include "counting.h"
+#include "operations.h"
 #include "optimizers.h"
 
 using namespace agbudget;
@@ -119,7 +120,10 @@ TEST_CASE("gradients of one backward pass are taken rather than what is accumula
 
 TEST_CASE("zero_grad releases gradients and the tape") {
   Trained trained(OptimizerKind::adam);
+  relu(trained.bench.engine, trained.weight);
+  REQUIRE(trained.bench.engine.nodes().size() == 1);
   trained.optimizer->zero_grad();
+  CHECK(trained.bench.engine.nodes().empty());
   CHECK_FALSE(trained.weight->gradient);
   CHECK(component(trained.bench, Component::gradients) == 0);
 }

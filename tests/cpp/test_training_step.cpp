@@ -1,5 +1,6 @@
 // Laws of a whole training run.
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <numeric>
 
@@ -100,6 +101,30 @@ TEST_CASE("the released loop never needs more than the retained one") {
         plan.loop = Loop::released;
         CHECK(run_training(program, plan).peak().live <= retained);
       }
+    }
+  }
+}
+
+TEST_CASE("the released loop starts a step with nothing of the one before") {
+  for (const Loop loop : {Loop::retained, Loop::released}) {
+    TrainingPlan plan = plan_for(32, 4000);
+    plan.loop = loop;
+    const TrainingRecord record = run_training(dense(32, 4, 4000), plan);
+    const auto start = [&record](int step) {
+      const auto first = std::find_if(
+          record.events.begin(), record.events.end(), [step](const Event& event) {
+            return event.step == step && event.phase == Phase::forward;
+          });
+      const auto held = static_cast<std::size_t>(Component::activations);
+      const auto gradients = static_cast<std::size_t>(Component::activation_gradients);
+      return first->components[held] + first->components[gradients];
+    };
+    const Bytes matrix = 32 * 4000 * 8 + 8;
+    CHECK(start(1) <= matrix);
+    if (loop == Loop::released) {
+      CHECK(start(2) <= matrix);
+    } else {
+      CHECK(start(2) > 4 * 5 * matrix);  // the graph of four relu(W x + b)
     }
   }
 }
