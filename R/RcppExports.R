@@ -21,10 +21,6 @@ program_new <- function() {
     .Call(`_agbudget_program_new`)
 }
 
-program_fork <- function(program) {
-    .Call(`_agbudget_program_fork`, program)
-}
-
 program_is_alive <- function(program) {
     .Call(`_agbudget_program_is_alive`, program)
 }
@@ -59,6 +55,10 @@ program_end_layer <- function(program, output) {
 
 program_begin_forward <- function(program) {
     invisible(.Call(`_agbudget_program_begin_forward`, program))
+}
+
+program_resume_building <- function(program) {
+    invisible(.Call(`_agbudget_program_resume_building`, program))
 }
 
 program_finish <- function(program, output, parameters) {

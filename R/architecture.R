@@ -31,7 +31,7 @@ as_architecture <- function(code, env, input = NULL) {
   }
   trace <- new_trace()
   with_trace(trace, {
-    value <- eval(code, new_mask(code, env))
+    value <- explaining_conditions(eval(code, new_mask(code, env)))
     if (inherits(value, "ag_architecture")) {
       check_alive(value)
       if (!is.null(input)) value$input <- as_input(input, value$input)
@@ -41,14 +41,15 @@ as_architecture <- function(code, env, input = NULL) {
     parameters <- parameter_ids(trace, module)
     input <- as_input(input, find_input(trace, module))
   })
-  structure(
-    list(trace = trace, module = module, parameters = parameters, input = input),
-    class = "ag_architecture"
+  architecture <- list(
+    trace = trace, module = module, parameters = parameters, input = input
   )
+  class(architecture) <- "ag_architecture"
+  architecture
 }
 
 check_alive <- function(architecture) {
-  if (program_is_alive(architecture$trace$built %||% architecture$trace$program)) {
+  if (program_is_alive(architecture$trace$program)) {
     return(invisible(architecture))
   }
   stop_agbudget(
@@ -80,11 +81,15 @@ as_module <- function(trace, value) {
   }
   # A live module's own closure knows its own tensors.
   holder <- if (inherits(value, "agbudget_layer")) value else own
-  list(forward = value$forward, parameters = function() module_parameters(holder))
+  list(
+    forward = value$forward, parameters = function() module_parameters(holder),
+    expects = expected_input(value)
+  )
 }
 
 # The rows of one batch: what the first layer expects, unless the user says.
 find_input <- function(trace, module) {
+  if (!is.null(module$expects)) return(module$expects)
   tryCatch(
     run_pass(trace, function() {
       module$forward(new_probe())
@@ -108,6 +113,8 @@ run_pass <- function(trace, forward) {
       }
     )
     if (!inherits(result, "agbudget_restart")) return(result)
+    resume_building(trace)
+    live_tensor(trace, result$tensor)
   }
 }
 
@@ -166,9 +173,8 @@ parameter_ids <- function(trace, module) {
   unique(ids)
 }
 
-# The layer table: a row a layer that ran, with the tape's bytes where `tape` is given.
-layer_table <- function(program, tape_bytes) {
-  layers <- program_layers(program)
+# A row for each layer that ran.
+layer_table <- function(layers, tape_bytes) {
   ran <- layers$kind != "model" | layers$parameters > 0 | tape_bytes > 0
   new_data_frame(list(
     layer = layers$label[ran], kind = layers$kind[ran],
@@ -179,38 +185,54 @@ layer_table <- function(program, tape_bytes) {
 
 # data.frame() takes longer than the whole replay of a small model.
 new_data_frame <- function(columns) {
-  structure(
-    columns, class = "data.frame", row.names = .set_row_names(length(columns[[1L]]))
-  )
+  attr(columns, "row.names") <- .set_row_names(length(columns[[1L]]))
+  class(columns) <- "data.frame"
+  columns
 }
 
 #' @export
-as.data.frame.ag_architecture <- function(x, ...) {
+as.data.frame.ag_architecture <- function(x, ...) architecture_tables(x)$table
+
+# The layer table at a batch of 32, and the one at 33 to tell what grows with the batch.
+architecture_tables <- function(x) {
   check_alive(x)
-  at <- lapply(c(32, 33), function(batch_size) {
+  table_at <- function(batch_size) {
     program <- trace_forward(x, batch_size)
     record <- run_program(program, x$input$rows, batch_size, x$input$indices)
-    list(program = program, tape = record$tape$layer_bytes)
-  })
-  layer_table(at[[1L]]$program, at[[2L]]$tape - at[[1L]]$tape)
+    layer_table(program_layers(program), record$tape$layer_bytes)
+  }
+  larger <- table_at(33)
+  table <- table_at(32)
+  table$tape_bytes <- larger$tape_bytes - table$tape_bytes
+  list(table = table, larger = larger)
+}
+
+# An extent that is the batch, a multiple of it, or a number.
+extent_text <- function(extent, larger) {
+  multiple <- extent / 32
+  grows <- larger == 33 * multiple & multiple == floor(multiple)
+  times <- ifelse(multiple == 1, "batch", paste(count_text(multiple), "batch"))
+  ifelse(grows, times, count_text(extent))
 }
 
 #' @export
 format.ag_architecture <- function(x, ...) {
-  table <- as.data.frame(x)
+  tables <- architecture_tables(x)
+  table <- tables$table
   shown <- data.frame(
     layer = table$layer, kind = table$kind,
-    output = paste0(count_text(table$rows), " x ", ifelse(table$cols == 32, "batch",
-                                                            count_text(table$cols))),
+    output = paste(
+      extent_text(table$rows, tables$larger$rows), "x",
+      extent_text(table$cols, tables$larger$cols)
+    ),
     parameters = count_text(table$parameters),
     `tape per unit of batch` = bytes_text(table$tape_bytes),
     check.names = FALSE, stringsAsFactors = FALSE
   )
-  lines <- table_lines(shown, left = c("layer", "kind", "output"))
   c(
     paste0("<ag_architecture> ", sum(table$kind != "loss"), " layers, ",
            count_text(sum(table$parameters)), " parameters"),
-    lines
+    table_lines(shown, left = c("layer", "kind", "output"))
   )
 }
 

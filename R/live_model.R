@@ -24,24 +24,19 @@ live_layer_class <- function(x) {
 # Tensors ------------------------------------------------------------------------
 
 # A live tensor is part of the built model. One that only turns up in a forward pass
-# is added to what was built, and the pass begins again.
+# ends the pass: it is added to what was built, and the pass begins again.
 live_tensor <- function(trace, tensor, drawn = FALSE) {
   known <- find_converted(trace, tensor)
   if (!is.null(known)) return(known)
+  if (trace$pass > 0L) restart_pass_with(tensor)
   data <- tensor$data
   if (!identical(tensor$device %||% "cpu", "cpu") || is.null(data)) {
     refuse("ag_device", gpu_reason)
   }
-  program <- trace$built %||% trace$program
   shape <- if (is.matrix(data)) dim(data) else c(length(data), 1)
-  value <- program_append(program, "parameter", integer(), c(shape, drawn))
-  if (is.character(value)) stop_from_core(value, trace, "ag_param()")
-  symbolic <- new_tensor(trace, value, parameter_class)
-  symbolic$pass <- 0L
-  symbolic$live <- tensor
-  remember_converted(trace, tensor, symbolic)
-  if (trace$pass > 0L) restart_pass()
-  symbolic
+  attributes <- c(shape, drawn)
+  value <- append_value(trace, "parameter", integer(), attributes, "ag_param()")
+  remember_converted(trace, tensor, new_tensor(trace, value, parameter_class))
 }
 
 live_tensor_id <- function(trace, tensor) {
@@ -51,9 +46,10 @@ live_tensor_id <- function(trace, tensor) {
   symbolic[["id"]]
 }
 
-restart_pass <- function() {
+restart_pass_with <- function(tensor) {
   stop(structure(
-    class = c("agbudget_restart", "condition"), list(message = "", call = NULL)
+    class = c("agbudget_restart", "condition"),
+    list(message = "", call = NULL, tensor = tensor)
   ))
 }
 
@@ -233,7 +229,7 @@ architecture_parameters <- function(architecture) {
   with_trace(architecture$trace, {
     parameters <- architecture$module$parameters
     if (!is.null(parameters)) return(parameters())
-    program <- architecture$trace$built %||% architecture$trace$program
+    program <- architecture$trace$program
     built <- program_values(program, program_built_parameters(program))
     lapply(seq_len(nrow(built)), function(i) symbolic_value(i, 0L, built[i, ]))
   })

@@ -7,11 +7,19 @@ layer_call <- function(name, ...) {
 }
 
 # What every environment-based layer has.
-new_layer_environment <- function(class, fields) {
+new_layer_environment <- function(class, fields, expects = NULL) {
   env <- list2env(fields, parent = emptyenv())
   env$training <- TRUE
+  env$expects <- expects
   class(env) <- c(class, "ag_layer", "agbudget_layer")
   env
+}
+
+# What a layer expects of a batch, where its first operation tells: the rows, and
+# whether they are indices.
+expected_input <- function(layer) {
+  if (!inherits(layer, "agbudget_layer")) return(NULL)
+  if (is.environment(layer)) .subset2(layer, "expects") else attr(layer, "expects")
 }
 
 # Each layer is made from its parameters, so that a live layer's can be put in.
@@ -30,6 +38,7 @@ linear_layer <- function(weight, bias, activation) {
   parameters <- function() list(W = weight, b = bias)
   module <- list(W = weight, b = bias, forward = forward, params = parameters)
   class(module) <- "agbudget_layer"
+  attr(module, "expects") <- list(rows = cols, indices = FALSE)
   module
 }
 
@@ -53,7 +62,7 @@ batch_norm_layer <- function(gamma, beta, eps, momentum) {
     gamma = gamma, beta = beta,
     running_mean = new_buffer(rows, call), running_var = new_buffer(rows, call),
     num_features = rows, eps = eps, momentum = momentum
-  ))
+  ), list(rows = rows, indices = FALSE))
   env$forward <- function(x) {
     expect_rows(x, rows)
     operands <- list(x = x, gamma = env$gamma, beta = env$beta,
@@ -78,7 +87,7 @@ layer_norm_layer <- function(rows, gamma, beta, eps) {
   env <- new_layer_environment("ag_layer_norm", list(
     normalized_shape = rows, eps = eps, elementwise_affine = affine,
     gamma = gamma, beta = beta
-  ))
+  ), list(rows = rows, indices = FALSE))
   env$forward <- function(x) {
     expect_rows(x, rows)
     operands <- list(x = x)
@@ -96,7 +105,7 @@ embedding_layer <- function(weight) {
   layer <- new_layer("embedding", call)
   env <- new_layer_environment("ag_embedding", list(
     weight = weight, vocab_size = .subset2(weight, "cols"), dim = .subset2(weight, "rows")
-  ))
+  ), list(rows = 1, indices = TRUE))
   env$forward <- function(idx) {
     expect_rows(idx, 1, indices = TRUE)
     in_layer(layer, emit("embedding", list(idx = idx, weight = env$weight), call = call))
@@ -112,7 +121,7 @@ attention_layer <- function(weights, b_o, heads, dropout) {
   layer <- new_layer("attention", call)
   env <- new_layer_environment("ag_multihead_attention", c(weights, list(
     b_o = b_o, d_model = d, n_heads = heads, dropout = dropout
-  )))
+  )), list(rows = d, indices = FALSE))
   env$forward <- function(q, k = q, v = k, causal_mask = FALSE) {
     for (x in list(q, k, v)) expect_rows(x, d)
     operands <- list(q = q, k = k, v = v, W_q = env$W_q, W_k = env$W_k,
@@ -217,7 +226,8 @@ sequential_layer <- function(layers) {
   modules <- lapply(layers, function(layer) {
     if (inherits(layer, "agbudget_layer")) layer else new_layer("module", "module")
   })
-  env <- new_layer_environment("ag_sequential", list(layers = layers))
+  expects <- if (length(layers) > 0L) expected_input(layers[[1L]])
+  env <- new_layer_environment("ag_sequential", list(layers = layers), expects)
   env$forward <- function(x) {
     layers <- .subset2(env, "layers")
     for (i in seq_along(layers)) x <- run_module(layers[[i]], modules[[i]], x)

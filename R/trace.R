@@ -2,8 +2,8 @@
 # calls ggmlR's functions by name; here those names are bound to functions that
 # append an instruction to a program in the core and answer with a symbolic tensor.
 #
-# A trace first builds the model (pass 0), then makes any number of forward passes,
-# each on a copy of the program that building left.
+# A trace first builds the model (pass 0), then makes any number of forward passes, each
+# of which takes the place of the one before.
 
 the <- new.env(parent = emptyenv())
 the$trace <- NULL
@@ -11,8 +11,8 @@ the$trace <- NULL
 new_trace <- function() {
   trace <- new.env(parent = emptyenv())
   trace$program <- program_new()
-  trace$built <- NULL
   trace$pass <- 0L
+  trace$passes <- 0L
   trace$labels <- list()
   trace$path <- list()
   trace
@@ -32,7 +32,7 @@ with_trace <- function(trace, code) {
     }
   })
   the$trace <- trace
-  explaining_conditions(code)
+  force(code)
 }
 
 # `if (x > 0)` fails within base R, which knows nothing of symbolic values.
@@ -61,14 +61,17 @@ current_trace <- function(caller) {
   trace
 }
 
-# Starts a forward pass on a copy of the built program.
+# Starts a forward pass on what building left.
 begin_pass <- function(trace) {
-  if (is.null(trace$built)) trace$built <- trace$program
-  trace$pass <- trace$pass + 1L
-  trace$program <- program_fork(trace$built)
+  trace$pass <- trace$passes <- trace$passes + 1L
   trace$labels <- list()
   trace$path <- list()
   program_begin_forward(trace$program)
+}
+
+resume_building <- function(trace) {
+  trace$pass <- 0L
+  program_resume_building(trace$program)
 }
 
 # Appends an instruction and returns the new value: id, rows, columns, and whether

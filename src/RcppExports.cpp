@@ -64,16 +64,6 @@ BEGIN_RCPP
     return rcpp_result_gen;
 END_RCPP
 }
-// program_fork
-SEXP program_fork(SEXP program);
-RcppExport SEXP _agbudget_program_fork(SEXP programSEXP) {
-BEGIN_RCPP
-    Rcpp::RObject rcpp_result_gen;
-    Rcpp::traits::input_parameter< SEXP >::type program(programSEXP);
-    rcpp_result_gen = Rcpp::wrap(program_fork(program));
-    return rcpp_result_gen;
-END_RCPP
-}
 // program_is_alive
 bool program_is_alive(SEXP program);
 RcppExport SEXP _agbudget_program_is_alive(SEXP programSEXP) {
@@ -170,6 +160,15 @@ BEGIN_RCPP
     return R_NilValue;
 END_RCPP
 }
+// program_resume_building
+void program_resume_building(SEXP program);
+RcppExport SEXP _agbudget_program_resume_building(SEXP programSEXP) {
+BEGIN_RCPP
+    Rcpp::traits::input_parameter< SEXP >::type program(programSEXP);
+    program_resume_building(program);
+    return R_NilValue;
+END_RCPP
+}
 // program_finish
 void program_finish(SEXP program, int output, const std::vector<int>& parameters);
 RcppExport SEXP _agbudget_program_finish(SEXP programSEXP, SEXP outputSEXP, SEXP parametersSEXP) {
@@ -232,7 +231,6 @@ static const R_CallMethodDef CallEntries[] = {
     {"_agbudget_integer64_as_double", (DL_FUNC) &_agbudget_integer64_as_double, 1},
     {"_agbudget_group_thousands", (DL_FUNC) &_agbudget_group_thousands, 1},
     {"_agbudget_program_new", (DL_FUNC) &_agbudget_program_new, 0},
-    {"_agbudget_program_fork", (DL_FUNC) &_agbudget_program_fork, 1},
     {"_agbudget_program_is_alive", (DL_FUNC) &_agbudget_program_is_alive, 1},
     {"_agbudget_program_append", (DL_FUNC) &_agbudget_program_append, 4},
     {"_agbudget_program_set_requires_grad", (DL_FUNC) &_agbudget_program_set_requires_grad, 3},
@@ -242,6 +240,7 @@ static const R_CallMethodDef CallEntries[] = {
     {"_agbudget_program_resume_layer", (DL_FUNC) &_agbudget_program_resume_layer, 2},
     {"_agbudget_program_end_layer", (DL_FUNC) &_agbudget_program_end_layer, 2},
     {"_agbudget_program_begin_forward", (DL_FUNC) &_agbudget_program_begin_forward, 1},
+    {"_agbudget_program_resume_building", (DL_FUNC) &_agbudget_program_resume_building, 1},
     {"_agbudget_program_finish", (DL_FUNC) &_agbudget_program_finish, 3},
     {"_agbudget_program_layers", (DL_FUNC) &_agbudget_program_layers, 1},
     {"_agbudget_run_training_program", (DL_FUNC) &_agbudget_run_training_program, 8},

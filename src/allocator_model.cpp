@@ -16,7 +16,9 @@ constexpr Bytes chunk_header = 8;
 constexpr Bytes alignment = 16;
 constexpr Bytes page = 4096;
 
-Bytes round_up(Bytes bytes, Bytes unit) { return (bytes + unit - 1) / unit * unit; }
+Bytes round_up(Bytes bytes, Bytes unit) {
+  return checked_add(bytes, unit - 1) / unit * unit;
+}
 
 }  // namespace
 
@@ -62,7 +64,7 @@ AllocatorModel::Chunk AllocatorModel::allocate(Bytes bytes) {
   chunk = new_piece({end_of_pieces_, size, last_, no_chunk, false, false});
   if (last_ != no_chunk) pieces_[last_].after = chunk;
   last_ = chunk;
-  end_of_pieces_ += size;
+  end_of_pieces_ = checked_add(end_of_pieces_, size);
   touched_ = std::max(touched_, end_of_pieces_);
   peak_ = std::max(peak_, resident());
   return chunk;
@@ -71,7 +73,8 @@ AllocatorModel::Chunk AllocatorModel::allocate(Bytes bytes) {
 // sysmalloc(): the area grows by what is missing, padded, in whole pages.
 void AllocatorModel::extend(Bytes size) {
   const Bytes top = break_ - end_of_pieces_;
-  break_ += round_up(size + top_pad + smallest_chunk - top, page);
+  const Bytes missing = checked_add(size, top_pad + smallest_chunk - top);
+  break_ = checked_add(break_, round_up(missing, page));
 }
 
 AllocatorModel::Chunk AllocatorModel::split(Chunk chunk, Bytes size) {

@@ -2,7 +2,9 @@
 
 #include <Rcpp.h>
 
+#include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "program.h"
@@ -192,13 +194,14 @@ const char* phase_name(agbudget::Phase phase) {
   return "";
 }
 
+// Columns without names: step, phase, layer, operation, live bytes, the components.
 Rcpp::List timeline_list(const std::vector<agbudget::Event>& events) {
   const R_xlen_t n = static_cast<R_xlen_t>(events.size());
   Rcpp::IntegerVector step(n), layer(n);
   Rcpp::CharacterVector phase(n), operation(n);
   Rcpp::NumericVector live(n);
-  Rcpp::NumericMatrix components(static_cast<int>(n),
-                                 static_cast<int>(agbudget::component_count));
+  std::vector<Rcpp::NumericVector> components;
+  for (std::size_t c = 0; c < agbudget::component_count; ++c) components.emplace_back(n);
   for (R_xlen_t i = 0; i < n; ++i) {
     const agbudget::Event& event = events[static_cast<std::size_t>(i)];
     step[i] = event.step;
@@ -207,23 +210,34 @@ Rcpp::List timeline_list(const std::vector<agbudget::Event>& events) {
     operation[i] = event.operation;
     live[i] = static_cast<double>(event.live);
     for (std::size_t c = 0; c < agbudget::component_count; ++c) {
-      components(static_cast<int>(i), static_cast<int>(c)) =
-          static_cast<double>(event.components[c]);
+      components[c][i] = static_cast<double>(event.components[c]);
     }
   }
-  return Rcpp::List::create(Rcpp::_["step"] = step, Rcpp::_["phase"] = phase,
-                            Rcpp::_["layer"] = layer, Rcpp::_["operation"] = operation,
-                            Rcpp::_["live_bytes"] = live,
-                            Rcpp::_["components"] = components);
+  Rcpp::List columns(5 + components.size());
+  columns[0] = step;
+  columns[1] = phase;
+  columns[2] = layer;
+  columns[3] = operation;
+  columns[4] = live;
+  for (std::size_t c = 0; c < components.size(); ++c) columns[5 + c] = components[c];
+  return columns;
 }
 
+// Operations with the most bytes first.
 Rcpp::List tape_list(const agbudget::TapeReport& tape) {
-  Rcpp::CharacterVector op;
-  Rcpp::NumericVector nodes, bytes;
-  for (const auto& [name, operation] : tape.by_operation) {
-    op.push_back(name);
-    nodes.push_back(static_cast<double>(operation.nodes));
-    bytes.push_back(static_cast<double>(operation.bytes));
+  using Named = std::pair<std::string, agbudget::TapeReport::Operation>;
+  std::vector<Named> operations(tape.by_operation.begin(), tape.by_operation.end());
+  std::stable_sort(
+      operations.begin(), operations.end(),
+      [](const Named& a, const Named& b) { return a.second.bytes > b.second.bytes; });
+  const R_xlen_t n = static_cast<R_xlen_t>(operations.size());
+  Rcpp::CharacterVector op(n);
+  Rcpp::NumericVector nodes(n), bytes(n);
+  for (R_xlen_t i = 0; i < n; ++i) {
+    const auto& [name, operation] = operations[static_cast<std::size_t>(i)];
+    op[i] = name;
+    nodes[i] = static_cast<double>(operation.nodes);
+    bytes[i] = static_cast<double>(operation.bytes);
   }
   return Rcpp::List::create(
       Rcpp::_["nodes"] = static_cast<double>(tape.nodes),
@@ -252,12 +266,6 @@ agbudget::TrainingPlan training_plan(double rows, double cols, bool indices,
 
 // [[Rcpp::export(rng = false)]]
 SEXP program_new() { return ProgramPtr(new agbudget::Program()); }
-
-// A copy to go on from: the same model, another forward pass.
-// [[Rcpp::export(rng = false)]]
-SEXP program_fork(SEXP program) {
-  return ProgramPtr(new agbudget::Program(*ProgramPtr(program)));
-}
 
 // False after an object was saved and loaded: the program is not part of the file.
 // [[Rcpp::export(rng = false)]]
@@ -320,6 +328,9 @@ void program_end_layer(SEXP program, int output) {
 void program_begin_forward(SEXP program) { ProgramPtr(program)->begin_forward(); }
 
 // [[Rcpp::export(rng = false)]]
+void program_resume_building(SEXP program) { ProgramPtr(program)->resume_building(); }
+
+// [[Rcpp::export(rng = false)]]
 void program_finish(SEXP program, int output, const std::vector<int>& parameters) {
   agbudget::Program& target = *ProgramPtr(program);
   target.set_output(output);
@@ -367,9 +378,11 @@ SEXP run_training_program(SEXP program, double rows, double cols, bool indices,
 SEXP run_training_peak(SEXP program, double rows, double cols, bool indices,
                        int optimizer, int loss, bool retained, int accumulate_steps) {
   return guarded([&]() -> SEXP {
-    const agbudget::TrainingRecord record = agbudget::run_training(
-        *ProgramPtr(program),
-        training_plan(rows, cols, indices, optimizer, loss, retained, accumulate_steps));
+    agbudget::TrainingPlan plan =
+        training_plan(rows, cols, indices, optimizer, loss, retained, accumulate_steps);
+    plan.details = false;
+    const agbudget::TrainingRecord record =
+        agbudget::run_training(*ProgramPtr(program), plan);
     return Rcpp::NumericVector::create(static_cast<double>(record.peak().live));
   });
 }

@@ -69,11 +69,13 @@ Collector::Collector()
   resident_at_start_ = allocator_.resident();
 }
 
-Collector::Ticket Collector::append(std::int64_t words, Bytes malloc_bytes) {
-  Item item{words, 0, no_ticket, Generation::young, false, false, malloc_bytes > 0};
+Collector::Ticket Collector::append(std::int64_t words, std::int64_t nodes,
+                                    Bytes malloc_bytes) {
+  Item item{words, nodes,           0, no_ticket, Generation::young, false,
+            false, malloc_bytes > 0};
   if (item.has_chunk) item.chunk = allocator_.allocate(malloc_bytes);
   used_words_ += words;
-  nodes_ += 1;
+  nodes_ += nodes;
   items_.push_back(item);
   const Ticket ticket = static_cast<Ticket>(items_.size() - 1);
   young_.push_back(ticket);
@@ -84,7 +86,9 @@ Collector::Ticket Collector::allocate(Bytes bytes, Bytes attribute_bytes) {
   const std::int64_t words = (bytes + 7) / 8;
   make_room(words);
   const Bytes data = bytes - attribute_bytes;
-  return append(words, data > largest_small_vector ? data + vector_header : 0);
+  // An attribute takes a cell and its vector.
+  return append(words, attribute_bytes > 0 ? 3 : 1,
+                data > largest_small_vector ? data + vector_header : 0);
 }
 
 void Collector::drop(Ticket ticket) {
@@ -98,6 +102,12 @@ void Collector::drop(Ticket ticket) {
 void Collector::root(Ticket ticket) { items_[ticket].is_rooted = true; }
 
 void Collector::hold(Ticket ticket, Ticket holder) { items_[ticket].holder = holder; }
+
+void Collector::add_nodes(Ticket ticket, std::int64_t nodes) {
+  items_[ticket].nodes += nodes;
+  nodes_ += nodes;
+  touch_pages();
+}
 
 void Collector::spend(std::int64_t nodes, Bytes small_bytes) {
   make_room(small_bytes / 8);
@@ -189,7 +199,7 @@ void Collector::free_item(Ticket ticket) {
   Item& item = items_[ticket];
   if (item.has_chunk) allocator_.release(item.chunk);
   used_words_ -= item.words;
-  nodes_ -= 1;
+  nodes_ -= item.nodes;
   item.generation = Generation::freed;
 }
 

@@ -37,7 +37,9 @@ class Collector {
   void root(Ticket ticket);
   // `holder` refers to it now, and does until one of them goes.
   void hold(Ticket ticket, Ticket holder);
-  // Cells and small vectors that are garbage at once.
+  // So many nodes (cells, environments, closures) come and go with it.
+  void add_nodes(Ticket ticket, std::int64_t nodes);
+  // Nodes and small vectors that are garbage at once.
   void spend(std::int64_t nodes, Bytes small_bytes);
   // The same for vectors large enough for malloc.
   void spend_vectors(std::int64_t count, Bytes bytes_each);
@@ -55,6 +57,7 @@ class Collector {
 
   struct Item {
     std::int64_t words;
+    std::int64_t nodes;
     AllocatorModel::Chunk chunk;
     Ticket holder;
     Generation generation;
@@ -63,7 +66,7 @@ class Collector {
     bool has_chunk;
   };
 
-  Ticket append(std::int64_t words, Bytes malloc_bytes);
+  Ticket append(std::int64_t words, std::int64_t nodes, Bytes malloc_bytes);
   void make_room(std::int64_t words);
   void collect(std::int64_t words);
   void sweep(int level);

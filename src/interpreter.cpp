@@ -125,7 +125,10 @@ TensorPtr Interpreter::parameter(const Instruction& instruction) {
     data = operand(instruction, 0)->data;
   } else if (instruction.attributes[2] != 0) {
     // matrix(runif(n), rows, cols)
-    const Matrix drawn = engine_.reals(shape.length());
+    Matrix drawn;
+    const BlockRef promise = engine_.holder();
+    drawn = engine_.reals(shape.length());
+    engine_.heap().hold(drawn.block, promise);
     data = engine_.real(shape);
   } else {
     data = engine_.real(shape);

@@ -219,17 +219,17 @@ TensorPtr embedding(Engine& engine, const TensorPtr& indices, const TensorPtr& t
   TensorPtr out = engine.result(vectors, {table.get()});
   if (!out->requires_gradient) return out;
   const Shape table_shape = table->shape();
-  engine.record(out, nullptr, {table},
-                {given_matrix(*indices), index, table->data, vectors}, {},
-                [&engine, table_shape, count](const Matrix&) -> Gradients {
-                  Matrix scattered = engine.real(table_shape);
-                  // A column of the table, one of the gradient, their sum, and an index.
-                  engine.spend_vectors(count, table_shape.rows * (3 * bytes_per_double +
-                                                                  bytes_per_integer));
-                  const Matrix column = engine.reals(table_shape.rows);
-                  const Matrix sum_of_columns = engine.reals(table_shape.rows);
-                  return {scattered};
-                });
+  engine.record(
+      out, nullptr, {table}, {given_matrix(*indices), index, table->data, vectors}, {},
+      [&engine, table_shape, count](const Matrix&) -> Gradients {
+        Matrix scattered = engine.real(table_shape);
+        // A column of the table, one of the gradient, their sum, and an index.
+        engine.spend_vectors(
+            count, table_shape.rows * (3 * bytes_per_double + bytes_per_integer));
+        const Matrix column = engine.reals(table_shape.rows);
+        const Matrix sum_of_columns = engine.reals(table_shape.rows);
+        return {scattered};
+      });
   out->frame->operands.push_back(indices);
   return out;
 }

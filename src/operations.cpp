@@ -167,7 +167,12 @@ TensorPtr matmul(Engine& engine, const TensorPtr& a, const TensorPtr& b) {
         Matrix for_a;
         Matrix for_b;
         if (a_needs) {
-          const Matrix transposed = engine.real({b_data.shape.cols, b_data.shape.rows});
+          // The second argument of `grad_out %*% t(b)`: a list with the first is there
+          // before it.
+          Matrix transposed;
+          const BlockRef arguments = engine.holder();
+          transposed = engine.real({b_data.shape.cols, b_data.shape.rows});
+          engine.heap().hold(transposed.block, arguments);
           for_a = engine.real(a_data.shape);
         }
         if (b_needs) {

@@ -50,7 +50,7 @@ bool Optimizer::step(const GradientTable* gradients) {
   accumulated_ = 0;
   Matrix gradient;
   // The call's environment.
-  frame_ = engine_.heap().allocate(0, Component::bookkeeping);
+  frame_ = engine_.holder();
   if (gradients != nullptr) engine_.heap().hold(gradients->environment, frame_);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     engine_.set_layer(parameters_[i]->layer);

@@ -109,9 +109,8 @@ Shape product_shape(const Value& a, const Value& b) {
   const Shape full{std::max(a.shape.rows, b.shape.rows),
                    std::max(a.shape.cols, b.shape.cols)};
   const auto fits = [&full](const Value& x) {
-    return !x.requires_gradient ||
-           ((x.shape.rows == 1 || x.shape.rows == full.rows) &&
-            (x.shape.cols == 1 || x.shape.cols == full.cols));
+    return !x.requires_gradient || ((x.shape.rows == 1 || x.shape.rows == full.rows) &&
+                                    (x.shape.cols == 1 || x.shape.cols == full.cols));
   };
   if (!fits(a) || !fits(b)) {
     throw ShapeError("`A` is " + text(a.shape) + " and `B` is " + text(b.shape) +
@@ -181,11 +180,33 @@ Program::Program() {
 ValueId Program::append(Opcode op, std::vector<ValueId> operands, Attributes attributes) {
   Value value = infer(op, operands, attributes);
   attribute_parameters(operands);
+  value.declared_gradient = value.requires_gradient;
   values_.push_back(value);
   const ValueId id = static_cast<ValueId>(values_.size() - 1);
   instructions_.push_back(
       {op, std::move(operands), std::move(attributes), id, current_layer()});
   return id;
+}
+
+void Program::begin_forward() {
+  if (!building_) resume_building();
+  building_ = false;
+  forward_begin_ = instructions_.size();
+  built_values_ = values_.size();
+}
+
+void Program::resume_building() {
+  building_ = true;
+  instructions_.resize(forward_begin_);
+  values_.resize(built_values_);
+  for (Value& value : values_) {
+    value.requires_gradient = value.declared_gradient;
+    value.overrides_gradient = false;
+    value.layer = -1;
+  }
+  layers_.assign(1, Layer{"model", "model", {}, false, 0});
+  layer_stack_.assign(1, 0);
+  output_ = -1;
 }
 
 void Program::set_requires_gradient(ValueId id, bool requires_gradient) {

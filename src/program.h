@@ -69,8 +69,9 @@ struct Value {
   bool is_tensor = true;
   bool is_parameter = false;
   bool has_dim = true;
-  // Set by the user's code after the value was made.
+  // Set by the user's code after the value was made, for one forward pass.
   bool overrides_gradient = false;
+  bool declared_gradient = false;
   int layer = -1;  // of a parameter: the layer that used it first
 };
 
@@ -113,8 +114,11 @@ class Program {
   // Layers entered, the current one included.
   std::size_t depth() const { return layer_stack_.size(); }
 
-  // Marks the end of building; what follows is the forward pass.
-  void begin_forward() { forward_begin_ = instructions_.size(); }
+  // Ends building, or the forward pass before: what follows is a forward pass on what
+  // building left.
+  void begin_forward();
+  // Drops the forward pass and goes on building.
+  void resume_building();
   std::size_t forward_begin() const { return forward_begin_; }
   // The loss, which is put on the output, is the last layer.
   void set_output(ValueId output);
@@ -140,6 +144,8 @@ class Program {
   std::vector<int> layer_stack_;
   std::vector<ValueId> parameters_;
   std::size_t forward_begin_ = 0;
+  std::size_t built_values_ = 0;
+  bool building_ = true;
   ValueId output_ = -1;
 };
 

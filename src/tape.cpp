@@ -113,6 +113,9 @@ void Engine::record_always(const TensorPtr& output, const char* op, Tensors inpu
     hold(input->environment);
   }
   spend(forward_cells);
+  if (Collector* collector = heap_.collector()) {
+    collector->add_nodes(output->environment->ticket, recorded_nodes);
+  }
   const Bytes cells = node_bytes(inputs.size(), fields.size());
   append({output->id, output->frame, std::move(inputs), op, std::move(fields), operation_,
           layer_, heap_.allocate(cells, Component::bookkeeping)});
@@ -174,7 +177,7 @@ GradientTable Engine::backward(const TensorPtr& loss) {
 GradientTable Engine::walk(TensorId seed, Matrix seed_gradient,
                            const std::vector<Node>& nodes) {
   GradientTable gradients;
-  gradients.environment = heap_.allocate(0, Component::bookkeeping);
+  gradients.environment = holder();
   entry(gradients, seed) = std::move(seed_gradient);
   const BlockRef reversed =
       heap_.allocate(list_bytes(nodes.size()), Component::bookkeeping);
@@ -208,6 +211,9 @@ GradientTable Engine::walk(TensorId seed, Matrix seed_gradient,
       gradient = existing ? real(contribution.shape) : contribution;
       heap_.claim(gradient.block, owner);
       heap_.hold(gradient.block, gradients.environment);
+      if (Collector* collector = heap_.collector()) {
+        collector->add_nodes(gradient.block->ticket, gradient_nodes);
+      }
     }
   }
   return gradients;
@@ -230,6 +236,11 @@ void Engine::intern_name(TensorId id) {
   if (named_[index]) return;
   named_[index] = true;
   permanent_.push_back(heap_.allocate(symbol_bytes, Component::bookkeeping));
+}
+
+BlockRef Engine::holder() {
+  if (heap_.collector() == nullptr) return BlockRef();
+  return heap_.allocate(0, Component::bookkeeping);
 }
 
 void Engine::spend(const Garbage& garbage) {

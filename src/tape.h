@@ -132,6 +132,9 @@ class Engine {
   // The environment of a function that does one step; empty where the loop does it.
   void set_step_frame(BlockRef frame) { step_frame_ = std::move(frame); }
 
+  // An environment, promise or list of arguments that will refer to values: see
+  // Collector::hold(). To be released before them. Empty where no collector looks on.
+  BlockRef holder();
   // What R's evaluator leaves for the collector; only its model asks.
   void spend(const Garbage& garbage);
   void spend_vectors(Extent count, Bytes bytes_each);

@@ -13,9 +13,14 @@ void Timeline::start(int layer, const char* operation) {
 
 void Timeline::finish() {
   if (operation_ == nullptr) return;
-  events_.push_back(
-      {step_, phase_, layer_, operation_, heap_.peak(), heap_.peak_by_component()});
+  const Event event{step_,      phase_,       layer_,
+                    operation_, heap_.peak(), heap_.peak_by_component()};
   operation_ = nullptr;
+  if (keeps_all_ || events_.empty()) {
+    events_.push_back(event);
+  } else if (event.live > events_.front().live) {
+    events_.front() = event;
+  }
 }
 
 std::size_t Timeline::highest() const {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "heap.h"
@@ -23,7 +23,9 @@ struct Event {
 // allocation belongs to exactly one event.
 class Timeline {
  public:
-  explicit Timeline(Heap& heap) : heap_(heap) {}
+  // Without `keeps_all` only the highest event is kept.
+  explicit Timeline(Heap& heap, bool keeps_all = true)
+      : heap_(heap), keeps_all_(keeps_all) {}
 
   void enter(int step, Phase phase) {
     finish();
@@ -34,11 +36,13 @@ class Timeline {
   void finish();
 
   const std::vector<Event>& events() const { return events_; }
+  std::vector<Event> take_events() { return std::move(events_); }
   // Index of the first event that reaches the highest live bytes.
   std::size_t highest() const;
 
  private:
   Heap& heap_;
+  bool keeps_all_;
   int step_ = 0;
   Phase phase_ = Phase::setup;
   int layer_ = 0;

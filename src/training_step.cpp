@@ -16,7 +16,7 @@ class Trainer {
   Trainer(const Program& program, const TrainingPlan& plan)
       : program_(program),
         plan_(plan),
-        timeline_(heap_),
+        timeline_(heap_, plan.details),
         engine_(heap_, timeline_),
         interpreter_(program, engine_) {
     if (!plan.resident) return;
@@ -37,7 +37,7 @@ class Trainer {
 
     TrainingRecord record;
     record.peak_event = timeline_.highest();
-    record.events = timeline_.events();
+    record.events = timeline_.take_events();
     record.tape = std::move(tape_);
     if (collector_) {
       record.resident_bytes = collector_->resident_peak();
@@ -56,7 +56,10 @@ class Trainer {
       const Matrix indices = engine_.reals(plan_.input.length());
       x = engine_.real(plan_.input);
     } else {
-      const Matrix drawn = engine_.reals(plan_.input.length());
+      Matrix drawn;
+      const BlockRef promise = engine_.holder();
+      drawn = engine_.reals(plan_.input.length());
+      heap_.hold(drawn.block, promise);
       x = engine_.real(plan_.input);
     }
     batch_ = engine_.tensor(x, Component::batch);
@@ -85,7 +88,7 @@ class Trainer {
     engine_.set_enabled(true);
     if (step == 1) engine_.spend(loading_operations);
     if (plan_.loop == Loop::released) {
-      engine_.set_step_frame(heap_.allocate(0, Component::bookkeeping));
+      engine_.set_step_frame(engine_.holder());
     }
     // Each assignment lets the previous step's value go, not earlier.
     out_ = interpreter_.forward(batch_);
@@ -98,7 +101,8 @@ class Trainer {
     engine_.begin("backward");
     if (step == 1) engine_.spend(loading_backward);
     gradients_ = engine_.backward(loss_);
-    if (step == 1) tape_ = report_tape(engine_.nodes(), program_.layers().size());
+    if (step == 1 && plan_.details)
+      tape_ = report_tape(engine_.nodes(), program_.layers().size());
 
     timeline_.enter(step, Phase::step);
     engine_.set_layer(0);

@@ -24,6 +24,7 @@ struct TrainingPlan {
   Loop loop = Loop::retained;
   int accumulate_steps = 1;
   int updates = 3;        // the first step differs from the rest
+  bool details = true;    // every event and the tape, or the highest event alone
   bool resident = false;  // whether to model R's collector too
 };
 
