@@ -320,6 +320,19 @@ TEST_CASE("max is argmax and gather") {
   CHECK(taken.forward_peak == std::max({gathering, assigning, choosing}));
 }
 
+TEST_CASE("argmax keeps nothing, and copies its operand twice") {
+  Bench bench;
+  const TensorPtr x = bench.parameter(m, n);
+  const Taken taken = bench.forward([&] {
+    argmax(bench.engine, x);
+    return x;
+  });
+  CHECK(taken.kept == 0);
+  const Bytes assigning = L + M + ints(m * n);
+  const Bytes choosing = M + M + ints(n);
+  CHECK(taken.forward_peak == std::max(assigning, choosing));
+}
+
 TEST_CASE("mse keeps the difference") {
   Bench bench;
   const TensorPtr x = bench.parameter(m, n);

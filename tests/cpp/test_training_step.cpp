@@ -249,6 +249,17 @@ TEST_CASE("indices are one row, made of integers first") {
   CHECK(at_peak(record, Component::weights) == 16 * 1000 * 8 + 8);
 }
 
+TEST_CASE("what nothing refers to any more goes at its last use") {
+  ProgramBuilder builder;
+  ValueId h = builder.input(64, 500);
+  for (int i = 0; i < 20; ++i) h = builder.append(Opcode::scale, {h});
+  builder.finish(h);
+  const TrainingRecord record = train(builder.program, 64, 500);
+  const Bytes matrix = 64 * 500 * 8 + 8;
+  // The step before leaves `out`; an operand and its result, which is still temporary.
+  CHECK(highest_of(record, Component::activations) <= 3 * matrix + 100);
+}
+
 TEST_CASE("a model that nothing trains has a tape of no nodes") {
   ProgramBuilder builder;
   const ValueId x = builder.input(8, 8);
