@@ -25,6 +25,14 @@ program_is_alive <- function(program) {
     .Call(`_agbudget_program_is_alive`, program)
 }
 
+object_address <- function(object) {
+    .Call(`_agbudget_object_address`, object)
+}
+
+unused_argument <- function(name, environment) {
+    .Call(`_agbudget_unused_argument`, name, environment)
+}
+
 program_append <- function(program, operation, operands, attributes) {
     .Call(`_agbudget_program_append`, program, operation, operands, attributes)
 }

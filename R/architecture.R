@@ -29,9 +29,20 @@ as_architecture <- function(code, env, input = NULL) {
   if (is.name(code) && !nzchar(code)) {
     stop_agbudget("bad_argument", "`model` must be given: the code of a model.")
   }
-  trace <- new_trace()
+  # Handed on as an argument that has not been used: go back to where it was written.
+  while (is.name(code) && !is.null(argument <- unused_argument(code, env))) {
+    code <- argument$code
+    env <- argument$env
+  }
+  tryCatch(
+    build_architecture(new_trace(), code, env, input),
+    stackOverflowError = function(error) stop_too_deep()
+  )
+}
+
+build_architecture <- function(trace, code, env, input) {
   with_trace(trace, {
-    value <- explaining_conditions(eval(code, new_mask(code, env)))
+    value <- explaining_conditions(evaluate_model(code, env))
     if (inherits(value, "ag_architecture")) {
       check_alive(value)
       if (!is.null(input)) value$input <- as_input(input, value$input)
@@ -48,13 +59,20 @@ as_architecture <- function(code, env, input = NULL) {
   architecture
 }
 
+# Code held in a variable, as by quote(), is the model's code too.
+evaluate_model <- function(code, env) {
+  value <- eval(code, new_mask(code, env))
+  if (is.language(value)) eval(value, new_mask(value, env)) else value
+}
+
 check_alive <- function(architecture) {
-  if (program_is_alive(architecture$trace$program)) {
+  program <- architecture$trace$program
+  if (typeof(program) == "externalptr" && program_is_alive(program)) {
     return(invisible(architecture))
   }
   stop_agbudget(
-    "stale_architecture", "`model` is an `ag_architecture` of another R session; ",
-    "make it again with ag_architecture()."
+    "stale_architecture", "`model` is an `ag_architecture` that was saved and loaded, ",
+    "or is none; make it again with ag_architecture()."
   )
 }
 
@@ -99,6 +117,12 @@ find_input <- function(trace, module) {
   )
 }
 
+stop_too_deep <- function() {
+  stop_agbudget(
+    "too_deep", "The model is nested too deeply, or holds itself: R's stack is exhausted."
+  )
+}
+
 # Begins a pass and runs `forward` in it, again where the pass found parts of the
 # model that building it had not shown.
 run_pass <- function(trace, forward) {
@@ -108,13 +132,21 @@ run_pass <- function(trace, forward) {
       explaining_conditions(forward()),
       agbudget_restart = function(restart) restart,
       error = function(error) {
-        if (inherits(error, "agbudget_error") || is.null(trace$converted)) stop(error)
+        if (inherits(error, "stackOverflowError")) stop_too_deep()
+        if (inherits(error, "agbudget_error") || !isTRUE(trace$live)) stop(error)
         stop_unreadable(error)
       }
     )
-    if (!inherits(result, "agbudget_restart")) return(result)
-    resume_building(trace)
-    live_tensor(trace, result$tensor)
+    if (inherits(result, "agbudget_restart")) {
+      resume_building(trace)
+      found <- result$object
+      if (is_live_tensor(found)) live_tensor(trace, found) else build_host(trace, found)
+    } else if (trace$passes == 1L && length(trace$hosts) > 0L) {
+      # Once more, to see which of the constants are the model's own.
+      next
+    } else {
+      return(result)
+    }
   }
 }
 
@@ -138,6 +170,12 @@ trace_forward <- function(architecture, batch_size) {
       x <- append_value(trace, "input", integer(), attributes, "input")
       architecture$module$forward(new_tensor(trace, x))
     })
+    if (trace$open != 0L || length(trace$path) > 0L) {
+      stop_agbudget(
+        "bad_model", "The model's forward pass caught an error that left a layer or an ",
+        "`ag_checkpoint()` half done; what it would keep in memory is not known."
+      )
+    }
     if (!inherits(output, "agbudget_tensor")) {
       stop_agbudget(
         "bad_model", "The model's forward pass must return a tensor, not ",
@@ -156,16 +194,22 @@ trace_forward <- function(architecture, batch_size) {
 parameter_ids <- function(trace, module) {
   if (is.null(module$parameters)) return(NULL)
   parameters <- module$parameters()
+  if (!is.list(parameters)) {
+    stop_agbudget(
+      "bad_model", "`parameters()` of the model must return a list of parameters, not ",
+      describe(parameters), "."
+    )
+  }
   ids <- integer(length(parameters))
   for (i in seq_along(parameters)) {
     parameter <- parameters[[i]]
-    ids[[i]] <- if (inherits(parameter, "agbudget_tensor")) {
-      .subset2(parameter, "id")
+    ids[[i]] <- if (inherits(parameter, "agbudget_parameter")) {
+      operand_id(trace, parameter, "parameters", "parameters()")
     } else if (is_live_tensor(parameter)) {
       live_tensor_id(trace, parameter)
     } else {
       stop_agbudget(
-        "bad_model", "`parameters()` of the model must return a list of parameters; ",
+        "bad_model", "`parameters()` of the model must return a list of `ag_param()`s; ",
         "element ", i, " is ", describe(parameter), "."
       )
     }
@@ -230,8 +274,8 @@ format.ag_architecture <- function(x, ...) {
     check.names = FALSE, stringsAsFactors = FALSE
   )
   c(
-    paste0("<ag_architecture> ", sum(table$kind != "loss"), " layers, ",
-           count_text(sum(table$parameters)), " parameters"),
+    paste0("<ag_architecture> ", counted_text(sum(table$kind != "loss"), "layer"), ", ",
+           counted_text(sum(table$parameters), "parameter")),
     table_lines(shown, left = c("layer", "kind", "output"))
   )
 }

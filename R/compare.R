@@ -113,8 +113,12 @@ format.ag_comparison <- function(x, ...) {
       component_labels[component_names[most]], ", ", round(100 * share), " %"
     )
   }
-  if (!is.null(x$fits)) shown$fits <- ifelse(x$fits, "yes", "no")
   memory <- attr(x, "memory")
+  if (!is.null(x$fits)) {
+    outgrows <- !is.null(memory) & x$resident_bytes > (memory %||% Inf)
+    yes <- ifelse(outgrows %in% TRUE, "with R_MAX_VSIZE", "yes")
+    shown$fits <- ifelse(x$fits, yes, "no")
+  }
   loss <- attr(x, "loss")
   c(
     paste0(

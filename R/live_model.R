@@ -7,7 +7,8 @@ is_live_tensor <- function(x) {
 }
 
 from_ggmlr <- function(f) {
-  is.function(f) && identical(environmentName(topenv(environment(f))), "ggmlR")
+  if (!is.function(f) || is.primitive(f)) return(FALSE)
+  identical(environmentName(topenv(environment(f))), "ggmlR")
 }
 
 live_layer_class <- function(x) {
@@ -28,6 +29,7 @@ live_layer_class <- function(x) {
 live_tensor <- function(trace, tensor, drawn = FALSE) {
   known <- find_converted(trace, tensor)
   if (!is.null(known)) return(known)
+  trace$live <- TRUE
   if (trace$pass > 0L) restart_pass_with(tensor)
   data <- tensor$data
   if (!identical(tensor$device %||% "cpu", "cpu") || is.null(data)) {
@@ -46,10 +48,10 @@ live_tensor_id <- function(trace, tensor) {
   symbolic[["id"]]
 }
 
-restart_pass_with <- function(tensor) {
+restart_pass_with <- function(object) {
   stop(structure(
     class = c("agbudget_restart", "condition"),
-    list(message = "", call = NULL, tensor = tensor)
+    list(message = "", call = NULL, object = object)
   ))
 }
 
@@ -69,9 +71,9 @@ remember_converted <- function(trace, object, symbolic) {
   symbolic
 }
 
-# Tensors have an id of their own; of other objects there are few.
+# Lists are copied freely, so `ag_linear()`'s is known by its weight.
 converted_key <- function(object) {
-  if (is_live_tensor(object)) paste0("tensor ", object$id) else typeof(object)
+  if (is.list(object)) object_address(object$W) else object_address(object)
 }
 
 # Layers and modules ---------------------------------------------------------------
@@ -97,6 +99,7 @@ as_symbolic <- function(x) {
 }
 
 live_layer <- function(trace, class, x) {
+  trace$live <- TRUE
   tensor <- function(field, drawn = FALSE) {
     if (!is.null(x[[field]])) live_tensor(trace, x[[field]], drawn)
   }
@@ -214,6 +217,7 @@ stop_unreadable <- function(error) {
 #' # torch:  shapes <- lapply(module$parameters, function(p) p$shape)
 #' # keras:  shapes <- lapply(keras::get_weights(model), function(w) c(dim(w)))
 ag_parameter_shapes <- function(model, ...) {
+  if (missing(model)) stop_agbudget("bad_argument", "`model` must be given.")
   found <- collect_parameters(model, "model")
   if (length(found) == 0L) {
     stop_agbudget("bad_model", "`model` has no parameters.")
@@ -231,7 +235,9 @@ architecture_parameters <- function(architecture) {
     if (!is.null(parameters)) return(parameters())
     program <- architecture$trace$program
     built <- program_values(program, program_built_parameters(program))
-    lapply(seq_len(nrow(built)), function(i) symbolic_value(i, 0L, built[i, ]))
+    lapply(seq_len(nrow(built)), function(i) {
+      symbolic_value(i, architecture$trace, built[i, ], pass = 0L)
+    })
   })
 }
 

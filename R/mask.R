@@ -8,8 +8,10 @@ NULL
 new_mask <- function(code, parent) {
   mask <- list2env(mask_bindings, parent = parent)
   for (name in setdiff(all.names(code), names(mask_bindings))) {
-    found <- get0(name, envir = parent, mode = "function")
-    if (is_user_function(found)) delay_symbolic(name, found, mask)
+    found <- get0(name, envir = parent)
+    if (is.list(found) || is.environment(found) || is_user_function(found)) {
+      delay_symbolic(name, found, mask)
+    }
   }
   mask
 }

@@ -4,8 +4,9 @@
 
 # Messages and tables name a layer by its call. Constructors hand it down unevaluated.
 layer_call <- function(name, ...) {
-  values <- c(...)
-  text <- if (is.numeric(values)) sprintf("%.15g", values) else as.character(values)
+  text <- vapply(list(...), function(value) {
+    if (is_number(value)) sprintf("%.15g", value) else describe(value)
+  }, "")
   paste0(name, "(", paste(text, collapse = ", "), ")")
 }
 
@@ -28,6 +29,13 @@ expected_input <- function(layer) {
 # Each layer is made from its parameters, so that a live layer's can be put in.
 
 linear_layer <- function(weight, bias, activation) {
+  named <- is.character(activation) && length(activation) == 1L && !is.na(activation)
+  if (!is.null(activation) && !named) {
+    stop_agbudget(
+      "bad_argument", "`activation` of `ag_linear()` must be `NULL` or one string, not ",
+      describe(activation), "."
+    )
+  }
   rows <- .subset2(weight, "rows")
   cols <- .subset2(weight, "cols")
   call <- layer_call("ag_linear", cols, rows)
@@ -80,7 +88,7 @@ batch_norm_layer <- function(gamma, beta, eps, momentum) {
 new_buffer <- function(rows, call) {
   trace <- current_trace(call)
   value <- append_value(trace, "buffer", integer(), c(rows, 1), call)
-  symbolic_value(value[[1L]], trace$pass, c(rows, 1))
+  symbolic_value(value[[1L]], trace, c(rows, 1))
 }
 
 layer_norm_layer <- function(rows, gamma, beta, eps) {
@@ -150,9 +158,29 @@ mask_layers$ag_linear <- function(in_features, out_features, activation = NULL,
   delayedAssign("call", layer_call("ag_linear", in_features, out_features))
   rows <- check_dimension(out_features, "out_features", call)
   cols <- check_dimension(in_features, "in_features", call)
+  check_initial(init, gain, rows, cols)
   weight <- new_parameter(rows, cols, drawn = TRUE, call)
   bias <- new_parameter(rows, 1, drawn = FALSE, call)
   linear_layer(weight, bias, activation)
+}
+
+# What ggmlR's .ag_linear_init() refuses.
+check_initial <- function(init, gain, rows, cols) {
+  if (!is_number(gain) || is.infinite(gain)) {
+    stop_agbudget(
+      "bad_argument", "`gain` of `ag_linear()` must be a finite number, not ",
+      describe(gain), "."
+    )
+  }
+  if (is.character(init)) {
+    check_choice(init, "init", c("glorot_uniform", "orthogonal"))
+  } else if (!is.function(init) && !identical(as.numeric(dim(init)), c(rows, cols))) {
+    stop_agbudget(
+      "bad_argument", "`init` of `ag_linear()` must be \"glorot_uniform\", ",
+      "\"orthogonal\", a function, or a ", shape_text(c(rows, cols)), " matrix, not ",
+      describe(init), "."
+    )
+  }
 }
 
 mask_layers$ag_dropout <- function(rate) {
@@ -242,7 +270,8 @@ sequential_layer <- function(layers) {
     for (i in seq_along(layers)) {
       own <- module_parameters(layers[[i]])
       # ggmlR collects by name, so it never sees a parameter without one.
-      own <- own[nzchar(names(own) %||% character(length(own)))]
+      names <- names(own) %||% character(length(own))
+      own <- own[nzchar(names) & !duplicated(names)]
       if (length(own) > 0L) names(own) <- paste0("layer", i, "_", names(own))
       parameters[[i]] <- own
     }
@@ -254,7 +283,7 @@ sequential_layer <- function(layers) {
 # Runs a layer of the user's own as a layer of its own in tables and messages.
 run_module <- function(layer, module, x) {
   if (inherits(layer, "agbudget_layer")) return(layer$forward(x))
-  if (!is.function(layer$forward)) {
+  if (!(is.list(layer) || is.environment(layer)) || !is.function(layer$forward)) {
     stop_agbudget(
       "bad_model", "Each layer of `ag_sequential()` must have a function `forward`; ",
       "found ", describe(layer), "."

@@ -21,12 +21,16 @@ checkpoint <- function(fn, ...) {
     )
   }
   trace <- current_trace(call)
-  inputs <- list(...)
-  probes <- vapply(inputs, inherits, NA, "agbudget_probe")
-  if (any(probes)) return(fn(...))
+  is_input <- function(x) {
+    inherits(x, "agbudget_value") || is_live_tensor(x) || is.numeric(x) || is.logical(x)
+  }
+  inputs <- Filter(is_input, list(...))
   ids <- vapply(inputs, function(x) as.integer(operand_id(trace, x, "...", call)), 0L)
   append_value(trace, "checkpoint_begin", ids, numeric(), call)
+  trace$open <- trace$open + 1L
   result <- fn(...)
+  trace$open <- trace$open - 1L
+  if (inherits(result, "agbudget_probe")) return(result)
   if (!inherits(result, "agbudget_tensor")) {
     stop_agbudget(
       "bad_model", "The function of `", call, "` must return a tensor, not ",

@@ -84,7 +84,26 @@ mask_values <- list(
   rbinom = function(n, size, prob) symbolic_vector(n, bytes = 4L, drawn = TRUE),
   `%*%` = function(x, y) {
     if (!is_symbolic(x) && !is_symbolic(y)) return(base::`%*%`(x, y))
-    new_symbolic(c(operand_shape(x)[[1L]], operand_shape(y)[[2L]]), TRUE, list(x, y))
+    symbolic_product("%*%", x, y, operand_shape(x), operand_shape(y))
+  },
+  crossprod = function(x, y = x) {
+    if (!is_symbolic(x) && !is_symbolic(y)) return(base::crossprod(x, y))
+    symbolic_product("crossprod()", x, y, rev(operand_shape(x)), operand_shape(y))
+  },
+  tcrossprod = function(x, y = x) {
+    if (!is_symbolic(x) && !is_symbolic(y)) return(base::tcrossprod(x, y))
+    symbolic_product("tcrossprod()", x, y, operand_shape(x), rev(operand_shape(y)))
+  },
+  outer = function(X, Y, FUN = "*", ...) {
+    if (!is_symbolic(X) && !is_symbolic(Y)) return(base::outer(X, Y, FUN, ...))
+    new_symbolic(c(value_length(X), value_length(Y)), TRUE, list(X, Y))
+  },
+  # For orthogonal initial weights: the factors' shapes.
+  qr = function(x, ...) if (is_symbolic(x)) x else base::qr(x, ...),
+  qr.Q = function(qr, ...) {
+    if (!is_symbolic(qr)) return(base::qr.Q(qr, ...))
+    shape <- operand_shape(qr)
+    new_symbolic(c(shape[[1L]], min(shape)), TRUE, list(qr))
   },
   # `ggmlR::ag_linear()` is symbolic too.
   `::` = function(pkg, name) {
@@ -94,6 +113,11 @@ mask_values <- list(
     ours %||% getExportedValue(pkg, name)
   }
 )
+
+symbolic_product <- function(call, x, y, x_shape, y_shape) {
+  if (x_shape[[2L]] != y_shape[[1L]]) not_conformable(call, x_shape, y_shape)
+  new_symbolic(c(x_shape[[1L]], y_shape[[2L]]), TRUE, list(x, y))
+}
 
 symbolic_triangle <- function(triangle, x, diag) {
   if (is_symbolic(x) || length(x) >= symbolic_from) {

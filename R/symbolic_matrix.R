@@ -4,18 +4,33 @@
 
 new_symbolic <- function(shape, has_dim, sources = list(), bytes = 8L, drawn = FALSE) {
   trace <- current_trace("matrix()")
-  ids <- vapply(Filter(is_symbolic, sources), function(x) x[["id"]], 0)
+  if (!is.numeric(shape) || anyNA(shape) || any(shape < 0 | shape != floor(shape))) {
+    stop_agbudget(
+      "bad_dimension", "A matrix or vector must have whole numbers of rows and columns, ",
+      "none below 0, not ", paste(shape, collapse = " x "), "."
+    )
+  }
+  sources <- Filter(is_symbolic, sources)
+  ids <- vapply(sources, function(x) operand_id(trace, x, "data", "matrix()"), 0L)
   value <- append_value(
-    trace, "host", as.integer(ids), c(shape, bytes, has_dim, drawn), "matrix()"
+    trace, "host", ids, c(shape, bytes, has_dim, drawn), "matrix()"
   )
-  symbolic_value(value[[1L]], trace$pass, shape, has_dim, bytes)
+  symbolic_value(value[[1L]], trace, shape, has_dim, bytes)
 }
 
-symbolic_value <- function(id, pass, shape, has_dim = TRUE, bytes = 8L) {
+symbolic_value <- function(id, trace, shape, has_dim = TRUE, bytes = 8L,
+                           pass = trace$pass) {
   structure(
-    list(id = as.integer(id), pass = pass, shape = shape, has_dim = has_dim,
-         bytes = bytes),
+    list(id = as.integer(id), trace = trace, pass = pass, shape = shape,
+         has_dim = has_dim, bytes = bytes),
     class = c("agbudget_matrix", "agbudget_value")
+  )
+}
+
+not_conformable <- function(call, x, y) {
+  stop_agbudget(
+    "bad_shape", "The operands of `", call, "` are ", shape_text(x), " and ",
+    shape_text(y), ", which do not go together."
   )
 }
 
@@ -29,14 +44,37 @@ symbolic_vector <- function(n, bytes = 8L, drawn = FALSE) {
 
 # The value of a tensor: a matrix of its shape.
 symbolic_data <- function(tensor) {
-  symbolic_value(tensor[["id"]], tensor[["pass"]], c(tensor[["rows"]], tensor[["cols"]]))
+  field <- function(name) .subset2(tensor, name)
+  symbolic_value(field("id"), field("trace"), c(field("rows"), field("cols")),
+                 pass = field("pass"))
 }
 
-# A real matrix or vector becomes a constant of the program where it is used.
+# A real matrix or vector becomes a constant of the program where it is first used. One
+# that two passes meet is bound outside the forward pass, and so part of the model.
 host_id <- function(trace, x, call) {
+  if (length(x) < 100L) return(append_host(trace, x, call))
+  key <- object_address(x)
+  known <- trace$hosts[[key]]
+  if (!is.null(known)) {
+    if (known$pass == 0L || known$pass == trace$pass) return(known$id)
+    restart_pass_with(x)
+  }
+  id <- append_host(trace, x, call)
+  # The object is kept, so that no other can get its address.
+  trace$hosts[[key]] <- list(object = x, pass = trace$pass, id = id)
+  id
+}
+
+append_host <- function(trace, x, call) {
   shape <- if (is.matrix(x)) dim(x) else c(length(x), 1)
   attributes <- c(shape, element_bytes(x), is.matrix(x), 0)
   as.integer(append_value(trace, "host", integer(), attributes, call)[[1L]])
+}
+
+# Adds a constant of the model's own to what was built.
+build_host <- function(trace, x) {
+  trace$hosts[[object_address(x)]] <- NULL
+  host_id(trace, x, "matrix()")
 }
 
 element_bytes <- function(x) {
@@ -82,6 +120,9 @@ Ops.agbudget_matrix <- function(e1, e2) {
   operands <- if (missing(e2)) list(e1) else list(e1, e2)
   longest <- operands[[which.max(vapply(operands, value_length, 0))]]
   shaped <- Filter(function(x) !is.null(dim(x)), operands)
+  if (length(shaped) == 2L && !all(dim(e1) == dim(e2))) {
+    not_conformable(.Generic, dim(e1), dim(e2))
+  }
   shape <- if (length(shaped) > 0L) dim(shaped[[1L]]) else c(value_length(longest), 1)
   logical <- .Generic %in% c("==", "!=", "<", ">", "<=", ">=", "&", "|", "!")
   new_symbolic(shape, length(shaped) > 0L, operands, if (logical) 4L else 8L)
@@ -100,6 +141,13 @@ Summary.agbudget_matrix <- function(..., na.rm = FALSE) {
 #' @export
 `[.agbudget_matrix` <- function(x, i, j, ..., drop = TRUE) {
   extent <- function(index, full) {
+    beyond <- is.numeric(index) && !is_symbolic(index) && any(abs(index) > full)
+    if (beyond || is.character(index)) {
+      stop_agbudget(
+        "bad_shape", "The subscript ", describe(index), " is out of bounds: there are ",
+        count_text(full), "."
+      )
+    }
     if (is_symbolic(index)) return(value_length(index))
     if (is.logical(index)) return(sum(rep_len(index, full)))
     if (any(index < 0)) full - length(unique(index)) else length(index)
@@ -114,6 +162,32 @@ Summary.agbudget_matrix <- function(..., na.rm = FALSE) {
   if (!missing(j)) shape[[2L]] <- extent(j, shape[[2L]])
   keeps <- !drop || all(shape != 1)
   new_symbolic(if (keeps) shape else c(prod(shape), 1), keeps, list(x))
+}
+
+#' @export
+c.agbudget_matrix <- function(...) {
+  parts <- list(...)
+  new_symbolic(c(sum(vapply(parts, value_length, 0)), 1), FALSE, parts)
+}
+
+#' @export
+cbind.agbudget_matrix <- function(..., deparse.level = 1) bind(list(...), 1L)
+
+#' @export
+rbind.agbudget_matrix <- function(..., deparse.level = 1) bind(list(...), 2L)
+
+# Matrices share the extent `along`; vectors are recycled to it.
+bind <- function(parts, along) {
+  shapes <- lapply(parts, dim)
+  shared <- unlist(lapply(shapes, function(shape) shape[along]))
+  if (length(unique(shared)) > 1L) {
+    other <- shared[shared != shared[[1L]]]
+    not_conformable("cbind() or rbind()", shared[[1L]], other[[1L]])
+  }
+  if (length(shared) == 0L) shared <- max(vapply(parts, value_length, 0))
+  other <- sum(vapply(shapes, function(s) if (is.null(s)) 1 else s[[3L - along]], 0))
+  new_symbolic(if (along == 1L) c(shared[[1L]], other) else c(other, shared[[1L]]), TRUE,
+               parts)
 }
 
 #' @export

@@ -9,12 +9,17 @@ count_text <- function(x) {
   trimws(formatC(x, format = "f", digits = 0L, big.mark = ",", decimal.mark = "."))
 }
 
+# "1 layer", "2 layers".
+counted_text <- function(n, noun) paste0(count_text(n), " ", noun, if (n != 1) "s")
+
 percent_text <- function(share, digits = 0L) {
   paste0(formatC(100 * share, format = "f", digits = digits, decimal.mark = "."), " %")
 }
 
 # Bytes as base R writes them in binary units: KiB, MiB, GiB.
 bytes_text <- function(bytes) {
+  old <- options(OutDec = ".", scipen = 0, digits = 7)
+  on.exit(options(old))
   vapply(bytes, function(b) {
     text <- format(structure(abs(b), class = "object_size"), units = "auto",
                    standard = "IEC", digits = 1L)
@@ -22,10 +27,18 @@ bytes_text <- function(bytes) {
   }, "")
 }
 
+# A string in quotes, escaped, and cut where it is long.
+quoted_text <- function(x) {
+  x <- iconv(x, to = "UTF-8", sub = "byte")
+  if (nchar(x) > 60L) x <- paste0(substr(x, 1L, 57L), "...")
+  encodeString(x, quote = "\"")
+}
+
 # A short description of a value for an error message.
 describe <- function(x) {
   if (is.null(x)) return("`NULL`")
   if (is.function(x)) return("a function")
+  if (inherits(x, "agbudget_probe")) return("the batch, whose rows are not known yet")
   if (is.environment(x)) {
     return(paste0("an environment of class ", paste(class(x), collapse = "/")))
   }
@@ -34,7 +47,7 @@ describe <- function(x) {
   if (!is.atomic(x)) return(paste0("a ", typeof(x)))
   if (length(x) == 0L) return(paste0("an empty ", typeof(x), " vector"))
   if (length(x) == 1L) {
-    if (is.character(x) && !is.na(x)) return(paste0("\"", x, "\""))
+    if (is.character(x) && !is.na(x)) return(quoted_text(x))
     return(paste0("`", format(x, digits = 15L), "`"))
   }
   kind <- if (is.matrix(x)) {

@@ -15,6 +15,8 @@ new_trace <- function() {
   trace$passes <- 0L
   trace$labels <- list()
   trace$path <- list()
+  trace$open <- 0L
+  trace$hosts <- list()
   trace
 }
 
@@ -66,6 +68,9 @@ begin_pass <- function(trace) {
   trace$pass <- trace$passes <- trace$passes + 1L
   trace$labels <- list()
   trace$path <- list()
+  trace$open <- 0L
+  recent <- function(host) host$pass == 0L || host$pass == trace$pass - 1L
+  if (length(trace$hosts) > 0L) trace$hosts <- Filter(recent, trace$hosts)
   program_begin_forward(trace$program)
 }
 
@@ -113,8 +118,9 @@ emit <- function(operation, operands, attributes = numeric(),
 
 operand_id <- function(trace, x, argument, call) {
   if (inherits(x, "agbudget_value")) {
+    if (!identical(.subset2(x, "trace"), trace)) stop_stale(call, "call")
     pass <- .subset2(x, "pass")
-    if (pass != 0L && pass != trace$pass) stop_stale(call)
+    if (pass != 0L && pass != trace$pass) stop_stale(call, "forward pass")
     if (is.environment(x)) follow_requires_grad(trace, x)
     return(.subset2(x, "id"))
   }
@@ -133,11 +139,11 @@ operand_shape <- function(x) {
   dim(x) %||% c(length(x), 1)
 }
 
-# A value of one forward pass means nothing in another.
-stop_stale <- function(call) {
+# A value of one forward pass, or of one call, means nothing in another.
+stop_stale <- function(call, origin) {
   stop_agbudget(
-    "stale_tensor", "`", call, "` got a tensor that was made in another forward pass; a ",
-    "model must not keep tensors from one pass to the next."
+    "stale_tensor", "`", call, "` got a tensor that was made in another ", origin,
+    "; a model must not keep tensors from one to the next."
   )
 }
 
@@ -160,6 +166,7 @@ new_tensor <- function(trace, value, class = tensor_class) {
   tensor$cols <- value[[3L]]
   tensor$requires_grad <- tensor$required_grad <- value[[4L]] != 0
   tensor$pass <- trace$pass
+  tensor$trace <- trace
   class(tensor) <- class
   tensor
 }
@@ -253,6 +260,8 @@ new_layer <- function(kind, call) {
 # Runs `code`, which returns a tensor, as part of `layer`.
 in_layer <- function(layer, code) {
   trace <- current_trace(layer$call)
+  # Run while the model is built, it is no layer of the forward pass.
+  if (trace$pass == 0L) return(code)
   if (layer$pass != trace$pass) {
     count <- (trace$labels[[layer$kind]] %||% 0L) + 1L
     trace$labels[[layer$kind]] <- count

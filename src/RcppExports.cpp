@@ -74,6 +74,27 @@ BEGIN_RCPP
     return rcpp_result_gen;
 END_RCPP
 }
+// object_address
+std::string object_address(SEXP object);
+RcppExport SEXP _agbudget_object_address(SEXP objectSEXP) {
+BEGIN_RCPP
+    Rcpp::RObject rcpp_result_gen;
+    Rcpp::traits::input_parameter< SEXP >::type object(objectSEXP);
+    rcpp_result_gen = Rcpp::wrap(object_address(object));
+    return rcpp_result_gen;
+END_RCPP
+}
+// unused_argument
+SEXP unused_argument(SEXP name, SEXP environment);
+RcppExport SEXP _agbudget_unused_argument(SEXP nameSEXP, SEXP environmentSEXP) {
+BEGIN_RCPP
+    Rcpp::RObject rcpp_result_gen;
+    Rcpp::traits::input_parameter< SEXP >::type name(nameSEXP);
+    Rcpp::traits::input_parameter< SEXP >::type environment(environmentSEXP);
+    rcpp_result_gen = Rcpp::wrap(unused_argument(name, environment));
+    return rcpp_result_gen;
+END_RCPP
+}
 // program_append
 SEXP program_append(SEXP program, const std::string& operation, const std::vector<int>& operands, const Rcpp::NumericVector& attributes);
 RcppExport SEXP _agbudget_program_append(SEXP programSEXP, SEXP operationSEXP, SEXP operandsSEXP, SEXP attributesSEXP) {
@@ -250,6 +271,8 @@ static const R_CallMethodDef CallEntries[] = {
     {"_agbudget_group_thousands", (DL_FUNC) &_agbudget_group_thousands, 1},
     {"_agbudget_program_new", (DL_FUNC) &_agbudget_program_new, 0},
     {"_agbudget_program_is_alive", (DL_FUNC) &_agbudget_program_is_alive, 1},
+    {"_agbudget_object_address", (DL_FUNC) &_agbudget_object_address, 1},
+    {"_agbudget_unused_argument", (DL_FUNC) &_agbudget_unused_argument, 2},
     {"_agbudget_program_append", (DL_FUNC) &_agbudget_program_append, 4},
     {"_agbudget_program_set_requires_grad", (DL_FUNC) &_agbudget_program_set_requires_grad, 3},
     {"_agbudget_program_built_parameters", (DL_FUNC) &_agbudget_program_built_parameters, 1},

@@ -3,6 +3,7 @@
 #include <Rcpp.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,9 +16,9 @@
 
 namespace {
 
-constexpr R_xlen_t kRegion = 512;
-constexpr R_xlen_t kPrefetchDistance = 8;
-constexpr R_xlen_t kShapesBetweenInterruptChecks = R_xlen_t{1} << 18;
+constexpr R_xlen_t region_length = 512;
+constexpr R_xlen_t prefetch_distance = 8;
+constexpr R_xlen_t shapes_between_interrupt_checks = R_xlen_t{1} << 18;
 
 // The bits of integer64 are no double's value, so they must not be copied as doubles.
 std::int64_t integer64_at(const double* stored) {
@@ -28,9 +29,9 @@ std::int64_t integer64_at(const double* stored) {
 // would write all of it out.
 template <typename Element, typename Region>
 bool multiply_regions(agbudget::ShapeSize& size, SEXP dims, R_xlen_t n, Region region) {
-  Element buffer[kRegion];
-  for (R_xlen_t from = 0; from < n; from += kRegion) {
-    const R_xlen_t got = region(dims, from, kRegion, buffer);
+  Element buffer[region_length];
+  for (R_xlen_t from = 0; from < n; from += region_length) {
+    const R_xlen_t got = region(dims, from, region_length, buffer);
     if (!size.multiply(buffer, static_cast<std::size_t>(got))) return false;
   }
   return true;
@@ -75,8 +76,8 @@ bool is_integer64(SEXP x) {
 // most of the walk.
 inline void prefetch(const SEXP* elements, R_xlen_t i, R_xlen_t n) {
 #if defined(__GNUC__)
-  if (elements != nullptr && i + kPrefetchDistance < n) {
-    __builtin_prefetch(elements[i + kPrefetchDistance]);
+  if (elements != nullptr && i + prefetch_distance < n) {
+    __builtin_prefetch(elements[i + prefetch_distance]);
   }
 #endif
 }
@@ -92,7 +93,7 @@ SEXP count_parameters(SEXP shapes, SEXP classed_shape_size) {
   const auto elements = static_cast<const SEXP*>(DATAPTR_OR_NULL(list));
   double params = 0;
   for (R_xlen_t i = 0; i < n; ++i) {
-    if ((i + 1) % kShapesBetweenInterruptChecks == 0) Rcpp::checkUserInterrupt();
+    if ((i + 1) % shapes_between_interrupt_checks == 0) Rcpp::checkUserInterrupt();
     prefetch(elements, i, n);
     const SEXP dims = VECTOR_ELT(list, i);
     agbudget::ShapeSize size;
@@ -124,7 +125,7 @@ SEXP training_memory(double params, double state_copies, double activation_frac,
   for (int i = 0; i < 4; ++i) SET_VECTOR_ELT(memory, i, Rf_ScalarReal(scalars[i]));
   SET_VECTOR_ELT(memory, 4, Rf_allocVector(REALSXP, n));
   SET_VECTOR_ELT(memory, 5, Rf_allocVector(REALSXP, n));
-  SET_VECTOR_ELT(memory, 6, Rf_ScalarReal(agbudget::kBytesPerScalar));
+  SET_VECTOR_ELT(memory, 6, Rf_ScalarReal(agbudget::bytes_per_scalar));
   SET_VECTOR_ELT(memory, 7, note);
   double* activations = REAL(VECTOR_ELT(memory, 4));
   double* total = REAL(VECTOR_ELT(memory, 5));
@@ -142,7 +143,7 @@ Rcpp::NumericVector integer64_as_double(Rcpp::NumericVector x) {
   for (R_xlen_t i = 0; i < x.size(); ++i) {
     const std::int64_t value = integer64_at(x.begin() + i);
     values[i] =
-        value == agbudget::kMissingInteger64 ? NA_REAL : static_cast<double>(value);
+        value == agbudget::missing_integer64 ? NA_REAL : static_cast<double>(value);
   }
   return values;
 }
@@ -259,6 +260,7 @@ agbudget::TrainingPlan training_plan(double rows, double cols, bool indices,
   plan.loss = static_cast<agbudget::LossKind>(loss);
   plan.loop = retained ? agbudget::Loop::retained : agbudget::Loop::released;
   plan.accumulate_steps = accumulate_steps;
+  plan.poll = [] { Rcpp::checkUserInterrupt(); };
   return plan;
 }
 
@@ -270,6 +272,21 @@ SEXP program_new() { return ProgramPtr(new agbudget::Program()); }
 // False after an object was saved and loaded: the program is not part of the file.
 // [[Rcpp::export(rng = false)]]
 bool program_is_alive(SEXP program) { return R_ExternalPtrAddr(program) != nullptr; }
+
+// [[Rcpp::export(rng = false)]]
+std::string object_address(SEXP object) {
+  return std::to_string(reinterpret_cast<std::uintptr_t>(object));
+}
+
+// What a name stands for that a function has as an argument and has not used: the
+// expression and where it was written. NULL for any other name.
+// [[Rcpp::export(rng = false)]]
+SEXP unused_argument(SEXP name, SEXP environment) {
+  const SEXP promise = Rf_findVarInFrame(environment, name);
+  if (TYPEOF(promise) != PROMSXP || PRVALUE(promise) != R_UnboundValue) return R_NilValue;
+  return Rcpp::List::create(Rcpp::_["code"] = R_PromiseExpr(promise),
+                            Rcpp::_["env"] = PRENV(promise));
+}
 
 // The new value: its id, rows, columns, and whether it requires a gradient.
 // [[Rcpp::export(rng = false)]]

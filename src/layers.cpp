@@ -49,7 +49,8 @@ void update_running(Engine& engine, const TensorPtr& running) {
   running->data = std::move(updated);
 }
 
-// ag_layer_norm()'s statistics and x_hat as batch norm's: see batch_norm().
+// (g - mean(g) - x_hat * mean(g * x_hat)) / std: the second difference lands in the
+// product, the quotient is fresh.
 Gradients batch_norm_gradient(Engine& engine, Shape shape, bool training) {
   if (!training) return {engine.real(shape)};
   const Matrix means = engine.reals(shape.rows);

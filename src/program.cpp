@@ -193,12 +193,17 @@ void Program::begin_forward() {
   building_ = false;
   forward_begin_ = instructions_.size();
   built_values_ = values_.size();
+  reset_pass();
 }
 
 void Program::resume_building() {
   building_ = true;
   instructions_.resize(forward_begin_);
   values_.resize(built_values_);
+  reset_pass();
+}
+
+void Program::reset_pass() {
   for (Value& value : values_) {
     value.requires_gradient = value.declared_gradient;
     value.overrides_gradient = false;

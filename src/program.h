@@ -133,6 +133,8 @@ class Program {
   std::size_t value_count() const { return values_.size(); }
 
  private:
+  // Forgets what a forward pass, or using the model while building it, left.
+  void reset_pass();
   static std::size_t index(ValueId id) { return static_cast<std::size_t>(id); }
   Value infer(Opcode op, const std::vector<ValueId>& operands,
               Attributes& attributes) const;

@@ -104,8 +104,7 @@ class Engine {
   // A tensor for an operation's result: requires a gradient if an operand does.
   TensorPtr result(Matrix data, std::initializer_list<const Tensor*> operands);
 
-  // ag_record(): `locals` is what the frame has bound besides its operands. `owner`
-  // labels those that nothing else owns yet.
+  // ag_record(): `locals` is what the frame has bound besides its operands.
   void record(const TensorPtr& output, const char* op, Tensors inputs,
               std::vector<Matrix> locals, std::vector<Matrix> fields,
               BackwardRule backward);

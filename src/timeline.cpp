@@ -5,6 +5,8 @@
 namespace agbudget {
 
 void Timeline::start(int layer, const char* operation) {
+  constexpr std::uint32_t events_between_polls = 4096;
+  if (++started_ % events_between_polls == 0 && poll_) poll_();
   finish();
   layer_ = layer;
   operation_ = operation;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -27,6 +29,9 @@ class Timeline {
   explicit Timeline(Heap& heap, bool keeps_all = true)
       : heap_(heap), keeps_all_(keeps_all) {}
 
+  // Called every few thousand events, so that a long replay can be ended.
+  void set_poll(std::function<void()> poll) { poll_ = std::move(poll); }
+
   void enter(int step, Phase phase) {
     finish();
     step_ = step;
@@ -48,6 +53,8 @@ class Timeline {
   int layer_ = 0;
   const char* operation_ = nullptr;
   std::vector<Event> events_;
+  std::function<void()> poll_;
+  std::uint32_t started_ = 0;
 };
 
 }  // namespace agbudget

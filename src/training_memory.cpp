@@ -6,9 +6,9 @@
 namespace agbudget {
 
 FixedBytes fixed_bytes(double params, double state_copies) {
-  const double weights = params * kBytesPerScalar;
-  const double gradients = params * kBytesPerScalar;
-  return {weights, gradients, params * kBytesPerScalar * state_copies};
+  const double weights = params * bytes_per_scalar;
+  const double gradients = params * bytes_per_scalar;
+  return {weights, gradients, params * bytes_per_scalar * state_copies};
 }
 
 // Floating-point results depend on the order of these factors, and of the terms below;

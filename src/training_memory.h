@@ -1,5 +1,4 @@
-#ifndef AGBUDGET_TRAINING_MEMORY_H_
-#define AGBUDGET_TRAINING_MEMORY_H_
+#pragma once
 
 #include <cfloat>
 #include <cstddef>
@@ -10,7 +9,7 @@
 namespace agbudget {
 
 // Everything on the autograd path is a matrix of doubles in R.
-constexpr double kBytesPerScalar = 8;
+constexpr double bytes_per_scalar = 8;
 
 constexpr bool is_dimension(int value) { return value > 0; }
 constexpr bool is_dimension(std::int64_t value) { return value > 0; }
@@ -56,11 +55,9 @@ double total_bytes(const FixedBytes& fixed, double activations);
 
 // The integers behind bit64's integer64, which keeps their bits in doubles.
 std::int64_t integer64_bits(double stored);
-constexpr std::int64_t kMissingInteger64 = std::numeric_limits<std::int64_t>::min();
+constexpr std::int64_t missing_integer64 = std::numeric_limits<std::int64_t>::min();
 
 // "1234567" as "1 234 567"; empty where `digits` holds anything but digits.
 std::string group_thousands(const std::string& digits);
 
 }  // namespace agbudget
-
-#endif  // AGBUDGET_TRAINING_MEMORY_H_

@@ -19,6 +19,7 @@ class Trainer {
         timeline_(heap_, plan.details),
         engine_(heap_, timeline_),
         interpreter_(program, engine_) {
+    timeline_.set_poll(plan.poll);
     if (!plan.resident) return;
     collector_.emplace();
     heap_.set_collector(&*collector_);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <vector>
 
 #include "optimizers.h"
@@ -23,9 +24,10 @@ struct TrainingPlan {
   LossKind loss = LossKind::mse;
   Loop loop = Loop::retained;
   int accumulate_steps = 1;
-  int updates = 3;        // the first step differs from the rest
-  bool details = true;    // every event and the tape, or the highest event alone
-  bool resident = false;  // whether to model R's collector too
+  int updates = 3;             // the first step differs from the rest
+  bool details = true;         // every event and the tape, or the highest event alone
+  bool resident = false;       // whether to model R's collector too
+  std::function<void()> poll;  // called now and then; may throw to end the run
 };
 
 struct TrainingRecord {

@@ -24,7 +24,7 @@ print(budget)
 
 cat(
   "\nThe second is what R really needs (measured: 42.1 MiB). The formula knows neither\n",
-  "what the layers keep of a batch, nor the gradients of intermediate results, nor that\n",
-  "the tape holds the weights which the optimizer has just replaced.\n",
+  "what the layers keep of a batch, nor the gradients of intermediate results, nor\n",
+  "that the tape holds the weights which the optimizer has just replaced.\n",
   sep = ""
 )

@@ -90,7 +90,7 @@ TEST_CASE("a dimension is positive and finite") {
   CHECK_FALSE(accepts<double>({1, -kInf}));
   CHECK_FALSE(accepts<double>({std::nan("")}));
   CHECK_FALSE(accepts<std::int64_t>({0}));
-  CHECK_FALSE(accepts<std::int64_t>({agbudget::kMissingInteger64}));
+  CHECK_FALSE(accepts<std::int64_t>({agbudget::missing_integer64}));
   CHECK(accepts<double>({DBL_MIN, DBL_TRUE_MIN}));
 }
 
@@ -112,7 +112,7 @@ TEST_CASE("integer64 is found in the bits of a double") {
   CHECK(agbudget::integer64_bits(stored(5)) == 5);
   CHECK(agbudget::integer64_bits(stored(-5)) == -5);
   CHECK(agbudget::integer64_bits(stored(INT64_MAX)) == INT64_MAX);
-  CHECK(agbudget::integer64_bits(stored(INT64_MIN)) == agbudget::kMissingInteger64);
+  CHECK(agbudget::integer64_bits(stored(INT64_MIN)) == agbudget::missing_integer64);
 }
 
 TEST_CASE("fixed terms are eight bytes for each scalar and copy") {

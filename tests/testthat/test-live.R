@@ -64,3 +64,16 @@ test_that("a little more than predicted trains, a little less does not", {
     expect_false(trains(0.995), info = case$name)
   }
 })
+
+test_that("the largest batch trains, and one 3 % larger does not", {
+  skip_if_not_installed("ggmlR")
+  skip_if_not_installed("jsonlite")
+  script <- system.file("scripts", "verify_max_batch_size.R", package = "agbudget")
+  output <- suppressWarnings(system2(
+    file.path(R.home("bin"), "Rscript"),
+    c("--vanilla", shQuote(script), "--only", shQuote("dense|layer norm")),
+    stdout = TRUE, stderr = TRUE,
+    env = paste0("R_LIBS=", shQuote(paste(.libPaths(), collapse = ":")))
+  ))
+  expect_match(output, "^2 of 2 as predicted", all = FALSE)
+})

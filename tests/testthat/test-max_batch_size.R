@@ -263,12 +263,3 @@ test_that("by default it is what this process may use", {
   memory <- available_memory()$bytes
   expect_equal(found, ag_max_batch_size(architecture, memory), tolerance = 0.2)
 })
-
-test_that("a model of 50 layers is searched in well under a second", {
-  skip_on_cran()
-  architecture <- ag_architecture(do.call(ag_sequential, lapply(1:50, function(i) {
-    ag_linear(128L, 128L, activation = "relu")
-  })))
-  spent <- system.time(ag_max_batch_size(architecture, "8GiB"))
-  expect_lt(spent[["user.self"]] + spent[["sys.self"]], 0.5)
-})

@@ -124,7 +124,7 @@ test_that("optimizer, loss and loop may be abbreviated as match.arg() allows", {
 test_that("what is no model is an error that says what was found", {
   for (code in alist(
     NULL, 1, "model", list(), list(forward = 1), list(forward = function(x) x),
-    matrix(0, 2, 2), ag_param(matrix(0, 2, 2)), NA, quote(ag_linear(2L, 2L)),
+    matrix(0, 2, 2), ag_param(matrix(0, 2, 2)), NA,
     list(ag_linear(2L, 2L)), ag_sequential(ag_linear(3L, 3L))
   )) {
     expect_error(budget(code), class = "agbudget_error_bad_model", info = deparse1(code))
@@ -269,18 +269,13 @@ test_that("one layer applied 100 times: activations 100 times, weights once", {
 
 # Size ----------------------------------------------------------------------------
 
-test_that("a model of 10^12 parameters is answered as fast as a small one", {
+test_that("a model of 10^12 parameters is answered, in no memory to speak of", {
   large <- quote(ag_sequential(ag_linear(1e6, 1e6), ag_linear(1e6, 10)))
   small <- quote(ag_sequential(ag_linear(10, 10), ag_linear(10, 10)))
   b <- budget(large)
   expect_identical(b$model$parameters, 1e12 + 1e6 + 1e7 + 10)
   expect_gt(b$heap_bytes, 8e12 * 8)
   expect_lt(as.numeric(object.size(b)), 1e6)
-  time <- function(code) {
-    min(vapply(1:5, function(i) system.time(for (j in 1:5) budget(code))[["elapsed"]], 0))
-  }
-  time(small)
-  expect_lt(time(large), 3 * time(small) + 0.05)
 })
 
 test_that("byte counts are exact beyond 2^31 and 2^32", {
@@ -431,4 +426,72 @@ test_that("as.data.frame() gives a row of figures", {
   expect_identical(sum(row[component_names]), row$heap_bytes)
   both <- rbind(row, as.data.frame(budget(batch_size = 128)))
   expect_identical(both$batch_size, c(64, 128))
+})
+
+# What must never reach the core ---------------------------------------------------
+
+test_that("tensors of another call, half-done layers and derived parameters are errors", {
+  kept <- NULL
+  budget(quote({
+    W <- ag_param(matrix(1, 3, 3))
+    kept <<- W
+    function(x) ag_matmul(W, x)
+  }))
+  stale <- function(code) {
+    expect_error(eval(code), class = "agbudget_error_stale_tensor")
+  }
+  stale(quote(ag_training_budget(function(x) ag_matmul(kept, x), input = 3)))
+  stale(quote(ag_training_budget(
+    list(forward = function(x) ag_relu(x), parameters = function() list(kept)), input = 3
+  )))
+  bad <- function(code) {
+    expect_error(budget(code, input = 3), class = "agbudget_error_bad_model")
+  }
+  bad(quote({
+    W <- ag_param(matrix(1, 3, 3))
+    list(forward = function(x) ag_matmul(W, x), parameters = function() list(ag_relu(W)))
+  }))
+  bad(quote({
+    W <- ag_param(matrix(1, 3, 3))
+    function(x) {
+      failing <- function(x) stop("half way", ag_matmul(W, x))
+      tryCatch(ag_checkpoint(failing, x), error = function(e) ag_matmul(W, x))
+    }
+  }))
+  expect_error(
+    budget(quote(ag_linear(3L, 3L, activation = character()))),
+    class = "agbudget_error_bad_argument"
+  )
+})
+
+test_that("a matrix of the caller's counts once, however often it is used", {
+  position <- matrix(0.1, 200, 200)
+  used <- function(times) {
+    eval(bquote(ag_training_budget({
+      W <- ag_param(matrix(rnorm(200 * 200), 200, 200))
+      list(
+        forward = function(x) {
+          h <- ag_matmul(W, x)
+          for (i in seq_len(.(times))) h <- ag_add(h, position)
+          h
+        },
+        parameters = function() list(W = W)
+      )
+    }, batch_size = 200, optimizer = "sgd_plain", loop = "released")))
+  }
+  # Each addition keeps its result, and its gradient waits: no copy of `position`.
+  grown <- used(21)$heap_bytes - used(1)$heap_bytes
+  expect_lt(abs(grown - 20 * 200 * 200 * 8), 20 * 1000)
+})
+
+test_that("a model handed on through functions is read where it was written", {
+  width <- 40L
+  outer_function <- function(m, ...) inner_function(m, ...)
+  inner_function <- function(model, ...) ag_training_budget(model, ...)$heap_bytes
+  direct <- ag_training_budget(ag_linear(width, 2L), 16)$heap_bytes
+  expect_identical(outer_function(ag_linear(width, 2L), 16), direct)
+  held <- list(quote(ag_linear(40L, 2L)))
+  expect_identical(ag_training_budget(held[[1L]], 16)$heap_bytes, direct)
+  makers <- list(dense = function(n) ag_linear(n, 2L))
+  expect_identical(ag_training_budget(makers$dense(40L), 16)$heap_bytes, direct)
 })
