@@ -136,8 +136,14 @@ is_user_environment <- function(x) {
     !identical(x, globalenv()) && !identical(x, baseenv())
 }
 
+# A function of the user's: not one of a package, unless that package builds on ggmlR.
 is_user_function <- function(x) {
-  is.function(x) && !is.primitive(x) && !isNamespace(topenv(environment(x)))
+  if (!is.function(x) || is.primitive(x)) return(FALSE)
+  home <- environment(x)
+  top <- topenv(home)
+  if (!isNamespace(top)) return(TRUE)
+  if (!identical(home, top)) return(!environmentName(top) %in% c("ggmlR", "base"))
+  "ggmlR" %in% names(getNamespaceImports(top))
 }
 
 # An environment with the same fields, each converted when it is first read: an
