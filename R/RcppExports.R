@@ -77,3 +77,7 @@ run_training_peak <- function(program, rows, cols, indices, optimizer, loss, ret
     .Call(`_agbudget_run_training_peak`, program, rows, cols, indices, optimizer, loss, retained, accumulate_steps)
 }
 
+run_training_resident <- function(program, rows, cols, indices, optimizer, loss, retained, accumulate_steps, updates) {
+    .Call(`_agbudget_run_training_resident`, program, rows, cols, indices, optimizer, loss, retained, accumulate_steps, updates)
+}
+

@@ -2,8 +2,11 @@
 # parameters. The fields and the closures are ggmlR's: lists and environments with
 # `forward` and `params` or `parameters`.
 
+# Messages and tables name a layer by its call. Constructors hand it down unevaluated.
 layer_call <- function(name, ...) {
-  paste0(name, "(", paste(sprintf("%.15g", c(...)), collapse = ", "), ")")
+  values <- c(...)
+  text <- if (is.numeric(values)) sprintf("%.15g", values) else as.character(values)
+  paste0(name, "(", paste(text, collapse = ", "), ")")
 }
 
 # What every environment-based layer has.
@@ -144,7 +147,7 @@ mask_layers <- list()
 
 mask_layers$ag_linear <- function(in_features, out_features, activation = NULL,
                                   init = "glorot_uniform", gain = 1) {
-  call <- "ag_linear()"
+  delayedAssign("call", layer_call("ag_linear", in_features, out_features))
   rows <- check_dimension(out_features, "out_features", call)
   cols <- check_dimension(in_features, "in_features", call)
   weight <- new_parameter(rows, cols, drawn = TRUE, call)
@@ -163,7 +166,7 @@ mask_layers$ag_dropout <- function(rate) {
 }
 
 mask_layers$ag_batch_norm <- function(num_features, eps = 1e-5, momentum = 0.1) {
-  call <- "ag_batch_norm()"
+  delayedAssign("call", layer_call("ag_batch_norm", num_features))
   rows <- check_dimension(num_features, "num_features", call)
   gamma <- new_parameter(rows, 1, drawn = FALSE, call)
   beta <- new_parameter(rows, 1, drawn = FALSE, call)
@@ -172,7 +175,7 @@ mask_layers$ag_batch_norm <- function(num_features, eps = 1e-5, momentum = 0.1) 
 
 mask_layers$ag_layer_norm <- function(normalized_shape, eps = 1e-5,
                                       elementwise_affine = TRUE) {
-  call <- "ag_layer_norm()"
+  delayedAssign("call", layer_call("ag_layer_norm", normalized_shape))
   rows <- check_dimension(normalized_shape, "normalized_shape", call)
   gamma <- beta <- NULL
   if (isTRUE(elementwise_affine)) {
@@ -183,7 +186,7 @@ mask_layers$ag_layer_norm <- function(normalized_shape, eps = 1e-5,
 }
 
 mask_layers$ag_embedding <- function(vocab_size, dim) {
-  call <- "ag_embedding()"
+  delayedAssign("call", layer_call("ag_embedding", vocab_size, dim))
   cols <- check_dimension(vocab_size, "vocab_size", call)
   rows <- check_dimension(dim, "dim", call)
   embedding_layer(new_parameter(rows, cols, drawn = TRUE, call))
@@ -191,7 +194,7 @@ mask_layers$ag_embedding <- function(vocab_size, dim) {
 
 mask_layers$ag_multihead_attention <- function(d_model, n_heads, dropout = 0,
                                                bias = TRUE) {
-  call <- "ag_multihead_attention()"
+  delayedAssign("call", layer_call("ag_multihead_attention", d_model, n_heads))
   d <- check_dimension(d_model, "d_model", call)
   heads <- check_dimension(n_heads, "n_heads", call)
   if (d %% heads != 0) {

@@ -68,13 +68,16 @@
 #'   \item{`spare_bytes`}{`memory - heap_bytes`; negative: what is missing.}
 #'   \item{`max_batch_size`}{the largest batch that fits, as [ag_max_batch_size()] finds
 #'     it; 0 where none does, `NA` where the model runs with some batch sizes only.}
-#'   \item{`r_max_vsize`, `r_max_vsize_bytes`}{the value for the environment variable
-#'     `R_MAX_VSIZE`, set before R starts, with which R trains the model and, should the
-#'     script want more, stops with an error instead of being killed: `heap_bytes` (or the
-#'     2.5 MB that R's compiler takes, if that is more), 6301 KiB for an idle R with ggmlR
-#'     loaded, and 256 KiB for the code that R loads as it is called. Add what else the
-#'     script holds. R starts with a vector heap of 64 MiB; a smaller limit binds only
-#'     where `R_VSIZE` is set lower as well, for instance to `1M`.}
+#'   \item{`resident_long_bytes`}{`resident_bytes` of a training of 40 updates, by which
+#'     the verdict is given; of three where the model has too many operations.}
+#'   \item{`r_max_vsize`, `r_max_vsize_bytes`, `r_vsize`}{what to set the environment
+#'     variable `R_MAX_VSIZE` to before R starts, so that R trains the model and, should
+#'     the script want more, stops with an error instead of being killed: `heap_bytes` (or
+#'     the 2.5 MB that R's compiler takes, if that is more), 6250 KiB for an idle R with
+#'     ggmlR loaded, and the fifth of its initial heap that R wants to spare when it grows.
+#'     Add what else the script holds. Where R's initial heap of 64 MiB is too much beside
+#'     `memory`, `r_vsize` is what to set `R_VSIZE` to as well; else it is `"64M"`, which
+#'     R takes by itself.}
 #' }
 #'
 #' @section What is counted:
@@ -177,9 +180,14 @@ ag_training_budget <- function(model, batch_size = 32L,
   architecture <- as_architecture(substitute(model), parent.frame(), input)
   budget <- new_budget(architecture, batch_size, optimizer, loss, loop, accumulate_steps)
   if (is.null(memory)) return(budget)
+  # A long training, unless that would take seconds.
+  updates <- if (nrow(budget$timeline) < 2e4) 40L else 3L
+  resident_long <- resident_of(
+    architecture, batch_size, optimizer, loss, loop, accumulate_steps, updates
+  )
   add_verdict(budget, memory, function(batch_size) {
     heap_need(architecture, batch_size, optimizer, loss, loop, accumulate_steps)
-  })
+  }, resident_long)
 }
 
 optimizers <- c("adam", "sgd", "sgd_plain")
@@ -239,6 +247,16 @@ new_budget <- function(architecture, batch_size, optimizer, loss, loop,
   )
   class(budget) <- "ag_training_budget"
   budget
+}
+
+# `resident_bytes` after a number of updates.
+resident_of <- function(architecture, batch_size, optimizer, loss, loop,
+                        accumulate_steps, updates) {
+  program <- trace_forward(architecture, batch_size)
+  input <- architecture$input
+  binding <- function(...) run_training_resident(..., updates)
+  run_program(program, input$rows, batch_size, input$indices, optimizer, loss, loop,
+              accumulate_steps, binding)
 }
 
 timeline_frame <- function(timeline, labels) {

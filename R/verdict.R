@@ -1,45 +1,54 @@
 # Whether a budget fits into the memory there is, and what to do about it.
 
-# The smallest vector heap of an R that has ggmlR 0.8.8.1 loaded and has trained a model
-# of two weights, above what that model takes (R 4.2.2): R_MAX_VSIZE=6301K.
-idle_heap_bytes <- 6301 * 2^10
+# What an R that has ggmlR 0.8.8.1 loaded and has trained a model of two weights holds
+# on its vector heap (R 4.2.2, measured).
+idle_heap_bytes <- 6250 * 2^10
 
 # What R's byte-code compiler takes for a moment while it compiles the training loop.
 compiler_bytes <- 2.5e6
 
-# R loads the code of ggmlR's functions when they are first called; as a training run
-# needs more of them, it takes up to 0.13 MB more than the idle R above.
-code_bytes <- 2^18
+# R's vector heap starts at 64 MiB unless R_VSIZE says otherwise. When it must grow, R
+# wants a fifth of where it started to spare (AdjustHeapSize() of src/main/memory.c).
+usual_vsize <- 2^26
+tight_vsize <- 2^20
+spare_share <- 0.2
 
-# Below this, where R's heap starts, R_MAX_VSIZE binds only if R_VSIZE is lower too.
-initial_heap_bytes <- 2^26
+# R_MAX_VSIZE, and R_VSIZE, which is R's own unless that start is too much beside the
+# memory: with these R runs the job, and stops with an error of its own if it wants more.
+heap_settings <- function(heap_bytes, memory) {
+  needed <- idle_heap_bytes + max(heap_bytes, compiler_bytes)
+  usual <- max(usual_vsize, if (needed > usual_vsize) needed + spare_share * usual_vsize)
+  if (usual - idle_heap_bytes <= memory) return(heap_setting(usual, "64M"))
+  heap_setting(needed + spare_share * tight_vsize, "1M")
+}
 
-# The value of R_MAX_VSIZE: what R needs to run the job, in units of 1024 bytes.
-r_max_vsize <- function(heap_bytes) {
-  kib <- ceiling((idle_heap_bytes + code_bytes + max(heap_bytes, compiler_bytes)) / 2^10)
-  list(bytes = kib * 2^10, setting = paste0(formatC(kib, format = "f", digits = 0L), "K"))
+heap_setting <- function(bytes, r_vsize) {
+  kib <- ceiling(bytes / 2^10)
+  list(
+    r_vsize = r_vsize, r_max_vsize = paste0(formatC(kib, format = "f", digits = 0L), "K"),
+    r_max_vsize_bytes = kib * 2^10
+  )
 }
 
 verdict_fields <- c(
   "memory", "memory_source", "verdict", "fits", "spare_bytes", "max_batch_size",
-  "r_max_vsize", "r_max_vsize_bytes"
+  "resident_long_bytes", "r_vsize", "r_max_vsize", "r_max_vsize_bytes"
 )
 verdicts <- c("fits", "fits_with_limit", "does_not_fit")
 
-# Adds the verdict's fields. R that collects lazily grows to `resident_bytes`, unless its
-# own limit is what bounds it already.
-add_verdict <- function(budget, memory, need) {
-  setting <- r_max_vsize(budget$heap_bytes)
+# Adds the verdict's fields. R that collects lazily grows past `heap_bytes`, and a long
+# training grows it further than a few updates do; unless R's own limit is what bounds it.
+add_verdict <- function(budget, memory, need, resident_long = budget$resident_bytes) {
   budget$memory <- memory$bytes
   budget$memory_source <- memory$source
   budget$fits <- budget$heap_bytes <= memory$bytes
   budget$spare_bytes <- memory$bytes - budget$heap_bytes
   budget$max_batch_size <- searched_batch_size(need, memory$bytes)
-  budget$r_max_vsize <- setting$setting
-  budget$r_max_vsize_bytes <- setting$bytes
-  outgrows <- memory$source != "R's own limit" &&
-    isTRUE(budget$resident_bytes > memory$bytes)
+  budget$resident_long_bytes <- resident_long
+  budget <- c(budget, heap_settings(budget$heap_bytes, memory$bytes))
+  outgrows <- memory$source != "R's own limit" && resident_long > memory$bytes
   budget$verdict <- verdicts[[if (!budget$fits) 3L else if (outgrows) 2L else 1L]]
+  class(budget) <- "ag_training_budget"
   budget
 }
 
@@ -63,9 +72,9 @@ verdict_text <- function(x) {
   }
   if (x$verdict == "fits_with_limit") {
     return(paste0(
-      "fits where ", if (x$r_max_vsize_bytes < initial_heap_bytes) "R_VSIZE=1M and ",
-      "R_MAX_VSIZE is set to ", x$r_max_vsize,
-      " (an ordinary R would grow to about ", bytes_text(x$resident_bytes), ")"
+      "fits where ", if (x$r_vsize != "64M") paste0("R_VSIZE=", x$r_vsize, " and "),
+      "R_MAX_VSIZE=", x$r_max_vsize, " is set (an ordinary R would grow to about ",
+      bytes_text(x$resident_long_bytes), ")"
     ))
   }
   ways <- c(

@@ -224,6 +224,24 @@ BEGIN_RCPP
     return rcpp_result_gen;
 END_RCPP
 }
+// run_training_resident
+SEXP run_training_resident(SEXP program, double rows, double cols, bool indices, int optimizer, int loss, bool retained, int accumulate_steps, int updates);
+RcppExport SEXP _agbudget_run_training_resident(SEXP programSEXP, SEXP rowsSEXP, SEXP colsSEXP, SEXP indicesSEXP, SEXP optimizerSEXP, SEXP lossSEXP, SEXP retainedSEXP, SEXP accumulate_stepsSEXP, SEXP updatesSEXP) {
+BEGIN_RCPP
+    Rcpp::RObject rcpp_result_gen;
+    Rcpp::traits::input_parameter< SEXP >::type program(programSEXP);
+    Rcpp::traits::input_parameter< double >::type rows(rowsSEXP);
+    Rcpp::traits::input_parameter< double >::type cols(colsSEXP);
+    Rcpp::traits::input_parameter< bool >::type indices(indicesSEXP);
+    Rcpp::traits::input_parameter< int >::type optimizer(optimizerSEXP);
+    Rcpp::traits::input_parameter< int >::type loss(lossSEXP);
+    Rcpp::traits::input_parameter< bool >::type retained(retainedSEXP);
+    Rcpp::traits::input_parameter< int >::type accumulate_steps(accumulate_stepsSEXP);
+    Rcpp::traits::input_parameter< int >::type updates(updatesSEXP);
+    rcpp_result_gen = Rcpp::wrap(run_training_resident(program, rows, cols, indices, optimizer, loss, retained, accumulate_steps, updates));
+    return rcpp_result_gen;
+END_RCPP
+}
 
 static const R_CallMethodDef CallEntries[] = {
     {"_agbudget_count_parameters", (DL_FUNC) &_agbudget_count_parameters, 2},
@@ -245,6 +263,7 @@ static const R_CallMethodDef CallEntries[] = {
     {"_agbudget_program_layers", (DL_FUNC) &_agbudget_program_layers, 1},
     {"_agbudget_run_training_program", (DL_FUNC) &_agbudget_run_training_program, 8},
     {"_agbudget_run_training_peak", (DL_FUNC) &_agbudget_run_training_peak, 8},
+    {"_agbudget_run_training_resident", (DL_FUNC) &_agbudget_run_training_resident, 9},
     {NULL, NULL, 0}
 };
 

@@ -386,3 +386,20 @@ SEXP run_training_peak(SEXP program, double rows, double cols, bool indices,
     return Rcpp::NumericVector::create(static_cast<double>(record.peak().live));
   });
 }
+
+// The likely resident memory after a number of updates.
+// [[Rcpp::export(rng = false)]]
+SEXP run_training_resident(SEXP program, double rows, double cols, bool indices,
+                           int optimizer, int loss, bool retained, int accumulate_steps,
+                           int updates) {
+  return guarded([&]() -> SEXP {
+    agbudget::TrainingPlan plan =
+        training_plan(rows, cols, indices, optimizer, loss, retained, accumulate_steps);
+    plan.details = false;
+    plan.resident = true;
+    plan.updates = updates;
+    const agbudget::TrainingRecord record =
+        agbudget::run_training(*ProgramPtr(program), plan);
+    return Rcpp::NumericVector::create(static_cast<double>(record.resident_bytes));
+  });
+}

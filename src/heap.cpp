@@ -32,7 +32,9 @@ Block* Heap::spare_record() {
 BlockRef Heap::allocate(Bytes bytes, Component component, Bytes attribute_bytes) {
   const std::uint32_t ticket =
       collector_ == nullptr ? 0 : collector_->allocate(bytes, attribute_bytes);
-  live_ = checked_add(live_, bytes);
+  const Bytes live = checked_add(live_, bytes);
+  if (live > largest_exact) throw_too_large();
+  live_ = live;
   of(live_by_component_, component) += bytes;
   if (live_ > peak_) {
     peak_ = live_;

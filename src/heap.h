@@ -25,6 +25,9 @@ enum class Component : std::uint8_t {
   bookkeeping
 };
 
+// R's numbers are doubles.
+constexpr Bytes largest_exact = Bytes{1} << 53;
+
 constexpr std::size_t component_count = 9;
 using ComponentBytes = std::array<Bytes, component_count>;
 

@@ -119,7 +119,7 @@ integer64_arguments <- expression(
   bit64::as.integer64(-3), bit64::as.integer64(2^40)
 )
 
-optimizers <- expression(
+optimizer_arguments <- expression(
   "adam", "sgd", "sgd_plain", "a", "ad", "sgd_", "sgd_p", NULL, c(o = "sgd"),
   c("adam", "sgd", "sgd_plain"), "s", "x", "", NA_character_, character(), 1, TRUE,
   factor("sgd"), c("sgd", "adam"), list("sgd"), stop("the caller's own"), "Adam"
@@ -143,7 +143,7 @@ random_call <- function() {
   if (has_integer64) {
     args[[pick(list("batch_size", "activation_frac"))]] <- pick(integer64_arguments)
   }
-  if (chance(0.6)) args["optimizer"] <- list(pick_argument(optimizers, 10L, 0.9))
+  if (chance(0.6)) args["optimizer"] <- list(pick_argument(optimizer_arguments, 10L, 0.9))
   if (chance(0.6)) args["quiet"] <- list(pick_argument(quiets, 3L, 0.8))
   if (chance(0.01)) args$shapes <- NULL
   options <- list(digits = 7L, scipen = 0L, OutDec = ".")

@@ -55,16 +55,41 @@ test_that("there are three verdicts, for R collects lazily", {
   expect_identical(own$verdict, "fits")
 })
 
-test_that("R_MAX_VSIZE is idle R, R's code, and the need or the compiler's", {
+test_that("R_MAX_VSIZE is idle R, the need or the compiler's, and what R wants to spare", {
+  budget <- ag_training_budget(model, 4096, memory = "1GB")
+  total <- 6250 * 1024 + budget$heap_bytes
+  expect_gt(total, 2^26)
+  expect_identical(budget$r_max_vsize_bytes, 1024 * ceiling((total + 0.2 * 2^26) / 1024))
+  expect_identical(budget$r_max_vsize, paste0(budget$r_max_vsize_bytes / 1024, "K"))
+  expect_identical(budget$r_vsize, "64M")
+  # R's usual start is enough, and R does not go below it.
+  small <- ag_training_budget(model, 64, memory = "1GB")
+  expect_identical(small$r_max_vsize, "65536K")
+  # Where that is too much beside the memory, R has to start lower.
+  tight <- ag_training_budget(model, 64, memory = small$heap_bytes)
+  expect_identical(tight$r_vsize, "1M")
+  expect_identical(
+    tight$r_max_vsize_bytes,
+    1024 * ceiling((6250 * 1024 + small$heap_bytes + 0.2 * 2^20) / 1024)
+  )
+  tiny <- ag_training_budget(ag_linear(1L, 1L), 1, memory = "3MB")
+  expect_identical(
+    tiny$r_max_vsize_bytes, 1024 * ceiling((6250 * 1024 + 2.5e6 + 0.2 * 2^20) / 1024)
+  )
+  huge <- heap_settings(1e15, 2e15)
+  expect_match(huge$r_max_vsize, "^[0-9]+K$")
+  expect_identical(parse_vsize(huge$r_max_vsize), huge$r_max_vsize_bytes)
+})
+
+test_that("the verdict is that of a long training", {
   budget <- ag_training_budget(model, 512, memory = "1GB")
-  total <- 6301 * 1024 + 2^18 + budget$heap_bytes
-  expect_identical(budget$r_max_vsize_bytes, 1024 * ceiling(total / 1024))
-  expect_identical(budget$r_max_vsize, paste0(ceiling(total / 1024), "K"))
-  tiny <- ag_training_budget(ag_linear(1L, 1L), 1, memory = "1GB")
-  expect_identical(tiny$r_max_vsize_bytes, 1024 * ceiling(6301 + 256 + 2.5e6 / 1024))
-  huge <- r_max_vsize(1e15)
-  expect_match(huge$setting, "^[0-9]+K$")
-  expect_identical(parse_vsize(huge$setting), huge$bytes)
+  expect_gte(budget$resident_long_bytes, budget$resident_bytes)
+  # What three updates fit into and forty do not.
+  between <- (budget$resident_bytes + budget$resident_long_bytes) / 2
+  expect_identical(
+    ag_training_budget(model, 512, memory = between)$verdict,
+    if (budget$resident_long_bytes > between) "fits_with_limit" else "fits"
+  )
 })
 
 test_that("a model that runs with one batch size only has a budget all the same", {
@@ -96,8 +121,8 @@ test_that("one line says what to do", {
   expect_match(lines[[1L]], "fits with .* to spare; up to batch [0-9,]+ fits")
   expect_match(lines[[3L]], "short by .*; batch [0-9]+ fits; the released loop would fit")
   expect_match(lines[[5L]], "not even batch 1 fits")
-  expect_match(lines[[7L]], "R_VSIZE=1M and R_MAX_VSIZE is set to [0-9]+K")
-  expect_match(lines[[8L]], "(free RAM): fits where R_MAX_VSIZE is set to", fixed = TRUE)
+  expect_match(lines[[7L]], "fits where R_VSIZE=1M and R_MAX_VSIZE=[0-9]+K is set")
+  expect_match(lines[[8L]], "(free RAM): fits where R_MAX_VSIZE=", fixed = TRUE)
   expect_snapshot(print(ag_training_budget(model, 512, memory = "24MB")))
 })
 
@@ -131,7 +156,8 @@ test_that("as.list() gives plain lists and vectors under stable names", {
     "heap_bytes", "components", "peak", "timeline", "layers", "tape",
     "other_loop_bytes", "model", "batch_size", "input", "optimizer", "loss", "loop",
     "accumulate_steps", "resident_bytes", "memory", "memory_source", "verdict", "fits",
-    "spare_bytes", "max_batch_size", "r_max_vsize", "r_max_vsize_bytes"
+    "spare_bytes", "max_batch_size", "resident_long_bytes", "r_vsize", "r_max_vsize",
+    "r_max_vsize_bytes"
   ) %in% names(plain)))
   expect_identical(names(plain$components), component_names)
   expect_identical(plain$timeline$live_bytes, budget$timeline$live_bytes)
