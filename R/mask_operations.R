@@ -53,7 +53,6 @@ column_index <- function(x, index) {
   }
 }
 
-# nolint start: object_name_linter. The arguments' names are ggmlR's.
 mask_operations <- list(
   ag_matmul = function(A, B) {
     if (inherits(B, "agbudget_probe")) probe_found(operand_shape(A)[[2L]])
@@ -62,7 +61,6 @@ mask_operations <- list(
   ag_add = function(A, B) emit("add", list(A = A, B = B)),
   ag_sub = function(A, B) emit("sub", list(A = A, B = B)),
   ag_mul = function(A, B) emit("mul", list(A = A, B = B)),
-  # nolint end
   ag_scale = function(x, scalar) emit_elementwise("scale", x),
   ag_relu = function(x) emit_elementwise("relu", x),
   ag_sigmoid = function(x) emit_elementwise("sigmoid", x),

@@ -93,7 +93,7 @@ Math.agbudget_matrix <- function(x, ...) {
 }
 
 #' @export
-Summary.agbudget_matrix <- function(..., na.rm = FALSE) { # nolint: object_name_linter.
+Summary.agbudget_matrix <- function(..., na.rm = FALSE) {
   no_values(paste0(.Generic, "()"))
 }
 

@@ -234,7 +234,7 @@ Ops.agbudget_tensor <- function(e1, e2) {
 Math.agbudget_tensor <- function(x, ...) no_values(paste0(.Generic, "()"))
 
 #' @export
-Summary.agbudget_tensor <- function(..., na.rm = FALSE) { # nolint: object_name_linter.
+Summary.agbudget_tensor <- function(..., na.rm = FALSE) {
   no_values(paste0(.Generic, "()"))
 }
 
