@@ -14,7 +14,7 @@ Bytes& of(ComponentBytes& bytes, Component component) {
 
 }  // namespace
 
-void throw_too_large() { throw std::overflow_error("a byte count exceeds 2^63 - 1"); }
+void throw_too_large() { throw std::overflow_error("a byte count exceeds 2^53"); }
 
 Block* Heap::spare_record() {
   constexpr std::size_t chunk = 256;
