@@ -26,7 +26,7 @@ ag_architecture <- function(model, input = NULL) {
 # Evaluates `code` in the mask over `env`, or takes what it gives where that is an
 # architecture already.
 as_architecture <- function(code, env, input = NULL) {
-  if (identical(code, quote(expr = ))) {
+  if (is.name(code) && !nzchar(code)) {
     stop_agbudget("bad_argument", "`model` must be given: the code of a model.")
   }
   trace <- new_trace()

@@ -74,10 +74,10 @@
 #'     variable `R_MAX_VSIZE` to before R starts, so that R trains the model and, should
 #'     the script want more, stops with an error instead of being killed: `heap_bytes` (or
 #'     the 2.5 MB that R's compiler takes, if that is more), 6250 KiB for an idle R with
-#'     ggmlR loaded, and the fifth of its initial heap that R wants to spare when it grows.
-#'     Add what else the script holds. Where R's initial heap of 64 MiB is too much beside
-#'     `memory`, `r_vsize` is what to set `R_VSIZE` to as well; else it is `"64M"`, which
-#'     R takes by itself.}
+#'     ggmlR loaded, and the fifth of its initial heap that R wants to spare when it
+#'     grows. Add what else the script holds. Where R's initial heap of 64 MiB is too
+#'     much beside `memory`, `r_vsize` is what to set `R_VSIZE` to as well; else it is
+#'     `"64M"`, which R takes by itself.}
 #' }
 #'
 #' @section What is counted:
@@ -102,10 +102,10 @@
 #' (`?Memory`, `src/main/memory.c`); and on glibc's `malloc()`: what it maps, what it cuts
 #' from its heap, and what it gives back (`mallopt(3)`).
 #'
-#' It is a likely figure, not a bound. The order of collections is chaotic: a few kilobytes
-#' more at one moment can move every later collection. Nodes and small vectors that R's
-#' evaluator leaves behind are estimates, so models of hundreds of layers with tiny
-#' matrices, where R's cells take more than the matrices, can be far off. Against the
+#' It is a likely figure, not a bound. The order of collections is chaotic: a few
+#' kilobytes more at one moment can move every later collection. Nodes and small vectors
+#' that R's evaluator leaves behind are estimates, so models of hundreds of layers with
+#' tiny matrices, where R's cells take more than the matrices, can be far off. Against the
 #' kernel's high-water mark of 45 real trainings (R 4.2.2, glibc 2.36), half were within
 #' 0.4 %, and all that took 50 MB or more within 6 %. Of the others, which is where the
 #' start of R itself weighs, two models of 200 and 600 tiny layers took 35 and 47 MB where

@@ -194,11 +194,10 @@ TensorPtr add(Engine& engine, const TensorPtr& a, const TensorPtr& b) {
 
   const bool a_needs = a->requires_gradient;
   const bool b_needs = b->requires_gradient;
-  // out_nr and out_nc, where `A` has dimensions.
-  std::vector<Matrix> fields{original};
-  if (a->data.has_dim) fields = {original, engine.integers(1), engine.integers(1)};
+  // nrow() and ncol() of a vector are NULL.
+  const auto extent = [&] { return a->data.has_dim ? engine.integers(1) : Matrix(); };
   engine.record(
-      out, "add", {a, b}, {a->data, expanded, original}, std::move(fields),
+      out, "add", {a, b}, {a->data, expanded, original}, {original, extent(), extent()},
       [&engine, a_needs, b_needs, original](const Matrix& grad_out) -> Gradients {
         return {a_needs ? grad_out : Matrix(),
                 b_needs ? reduced_like(engine, original, grad_out) : Matrix()};

@@ -330,8 +330,9 @@ rules$checkpoint <- function(w) {
   for (i in seq_len(sample(0:3, 1L))) add_step(w)
   last <- w$values[[length(w$values)]]
   body <- as.call(c(as.name("{"), w$statements, list(last$name)))
-  formals <- stats::setNames(alist(u = ), as.character(argument))
-  fn <- call("function", as.pairlist(formals), body)
+  formals <- formals(function(u) NULL)
+  names(formals) <- as.character(argument)
+  fn <- call("function", formals, body)
   w$values <- outer_values
   w$statements <- outer_statements
   code <- bquote(ag_checkpoint(.(fn), .(x$name)))

@@ -37,7 +37,9 @@ test_that("tape bytes are what one more unit of batch adds", {
     ag_linear(20L, 30L, activation = "relu"), ag_linear(30L, 5L)
   ))
   table <- as.data.frame(architecture)
-  at <- function(batch_size) ag_training_budget(architecture, batch_size)$layers$tape_bytes
+  at <- function(batch_size) {
+    ag_training_budget(architecture, batch_size)$layers$tape_bytes
+  }
   expect_equal(table$tape_bytes, at(101) - at(100))
   # x; W x, the bias expanded, the sum, relu's mask and its result, which the next layer
   # takes as its operand

@@ -10,8 +10,8 @@ live_cases <- list(
   list(
     name = "norms and dropout, released", input = 128, batch = 700, target = 10,
     model = paste(
-      'ag_sequential(ag_linear(128L, 256L, "tanh"), ag_batch_norm(256L),',
-      'ag_dropout(0.2), ag_layer_norm(256L), ag_linear(256L, 10L))'
+      "ag_sequential(ag_linear(128L, 256L, activation = \"tanh\"), ag_batch_norm(256L),",
+      "ag_dropout(0.2), ag_layer_norm(256L), ag_linear(256L, 10L))"
     ),
     loss = "softmax_cross_entropy", optimizer = "adam", loop = "released"
   ),

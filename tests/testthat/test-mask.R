@@ -59,7 +59,10 @@ test_that("a function of the user's that has one of ggmlR's names stays the user
 test_that("assignments stay in the code", {
   ag_training_budget({
     only_here <- ag_param(matrix(0, 3, 3))
-    list(forward = function(x) ag_matmul(only_here, x), parameters = function() list(only_here))
+    list(
+      forward = function(x) ag_matmul(only_here, x),
+      parameters = function() list(only_here)
+    )
   })
   expect_false(exists("only_here"))
 })
@@ -158,7 +161,8 @@ test_that("what is not modelled is an error that names the function and says why
 test_that("asking a symbolic tensor for values is an error that says so", {
   asks <- alist(
     as.matrix(h), as.numeric(h), sum(h$data), h$data[[1L]], if (h$data[1, 1] > 0) 1,
-    h + 1, exp(h), max(h), as.integer(h), as.vector(h), matrix(h, 1), as.character(h$data),
+    h + 1, exp(h), max(h), as.integer(h), as.vector(h), matrix(h, 1),
+    as.character(h$data),
     as.logical(h$data), range(h$data)
   )
   for (ask in asks) {
@@ -201,8 +205,10 @@ test_that("initial values are never drawn or filled, whatever their size", {
     U <- ag_param(matrix(0, n, n)[, 1:10])
     V <- ag_param(array(0.1, c(n, n)))
     R <- ag_param(matrix(rep(0.5, n * n), n))
-    function(x) ag_add(ag_matmul(A, x), ag_matmul(ag_matmul(U, ag_transpose(U)), ag_matmul(
-      D, ag_matmul(B, ag_matmul(V, ag_matmul(R, x))))))
+    function(x) {
+      y <- ag_matmul(D, ag_matmul(B, ag_matmul(V, ag_matmul(R, x))))
+      ag_add(ag_matmul(A, x), ag_matmul(ag_matmul(U, ag_transpose(U)), y))
+    }
   }, batch_size = 1)
   expect_identical(budget$model$parameters, 5e10 + 1e6)
 })

@@ -37,6 +37,7 @@ test_that("matrices go together exactly where they do in ggmlR", {
   for (operation in operations) {
     for (shape in shapes) {
       for (maker in c("ag_param", "ag_tensor", "identity")) {
+        parameters <- if (maker == "ag_param") quote(list(W, V)) else quote(list(W))
         for (arguments in list(alist(h, V), alist(V, h))) {
           code <- bquote({
             W <- ag_param(matrix(0.5, 3, 3))
@@ -46,8 +47,7 @@ test_that("matrices go together exactly where they do in ggmlR", {
                 h <- ag_matmul(W, x)
                 .(as.call(c(as.name(operation), arguments)))
               },
-              parameters = function() .(if (maker == "ag_param") quote(list(W, V)) else
-                quote(list(W)))
+              parameters = function() .(parameters)
             )
           })
           expect_identical(
@@ -105,7 +105,8 @@ test_that("operations check what ggmlR checks", {
   refused <- alist(
     ag_slice_rows(h, 2, 2), ag_slice_rows(h, -1, 2), ag_slice_rows(h, 0, 0),
     ag_slice_rows(h, 0.5, 2), ag_gather(h, c(0, 1, 2)), ag_gather(h, c(0, 1, 2, 3)),
-    ag_gather(h, c(0, 1, 2, 0.5)), ag_gather(h, c(0, 1, 2, NA)), ag_gather(h, letters[1:4]),
+    ag_gather(h, c(0, 1, 2, 0.5)), ag_gather(h, c(0, 1, 2, NA)),
+    ag_gather(h, letters[1:4]),
     ag_sample_normal(h, matrix(0, 1, 4)), ag_reshape(h, 5, -1), ag_reshape(h, 5L, 7L),
     ag_concat_rows(h, matrix(0, 2, 3)), ag_add(h, NULL), ag_relu("a"),
     ag_checkpoint("no function", h)

@@ -1,4 +1,6 @@
-small <- quote(ag_sequential(ag_linear(20L, 30L, activation = "relu"), ag_linear(30L, 5L)))
+small <- quote(ag_sequential(
+  ag_linear(20L, 30L, activation = "relu"), ag_linear(30L, 5L)
+))
 
 budget <- function(code = small, ...) {
   eval(as.call(c(list(quote(ag_training_budget), code), list(...))))
@@ -151,7 +153,9 @@ test_that("dimensions of layers are checked", {
   }
   for (rate in list(-0.1, 1, NA, "a", c(0.1, 0.2), NULL)) {
     expect_error(
-      eval(bquote(ag_training_budget(ag_sequential(ag_linear(2L, 2L), ag_dropout(.(rate)))))),
+      eval(bquote(ag_training_budget(
+        ag_sequential(ag_linear(2L, 2L), ag_dropout(.(rate)))
+      ))),
       class = "agbudget_error_bad_argument"
     )
   }
@@ -162,7 +166,8 @@ test_that("the rows of a batch are found, or must be given", {
   expect_identical(budget(quote(ag_layer_norm(7L)))$input, 7)
   expect_identical(budget(quote(ag_multihead_attention(8L, 2L)))$input, 8)
   expect_identical(budget(quote(ag_embedding(7L, 3L)))$input, 1)
-  expect_identical(budget(quote(ag_sequential(ag_dropout(0.1), ag_linear(9L, 3L))))$input, 9)
+  dropout_first <- quote(ag_sequential(ag_dropout(0.1), ag_linear(9L, 3L)))
+  expect_identical(budget(dropout_first)$input, 9)
   expect_identical(
     budget(quote({
       W <- ag_param(matrix(0, 4, 6))

@@ -55,7 +55,7 @@ test_that("there are three verdicts, for R collects lazily", {
   expect_identical(own$verdict, "fits")
 })
 
-test_that("R_MAX_VSIZE is idle R, the need or the compiler's, and what R wants to spare", {
+test_that("R_MAX_VSIZE is idle R, the need or the compiler's, and what is to spare", {
   budget <- ag_training_budget(model, 4096, memory = "1GB")
   total <- 6250 * 1024 + budget$heap_bytes
   expect_gt(total, 2^26)
