@@ -126,8 +126,13 @@ TEST_CASE("counts throw rather than wrap") {
   CHECK_THROWS_AS(agbudget::vector_heap_bytes(largest), std::overflow_error);
 
   Heap heap;
-  const BlockRef a = heap.allocate(largest - 7, Component::weights);
-  CHECK_THROWS_AS(heap.allocate(8, Component::weights), std::overflow_error);
-  CHECK(heap.live() == largest - 7);
-  CHECK(of(heap, Component::weights) == largest - 7);
+  // Beyond 2^53 R's doubles would not hold every count.
+  constexpr Bytes exact = Bytes{1} << 53;
+  const BlockRef a = heap.allocate(exact - 8, Component::weights);
+  CHECK_THROWS_AS(heap.allocate(16, Component::weights), std::overflow_error);
+  CHECK_THROWS_AS(heap.allocate(largest, Component::weights), std::overflow_error);
+  CHECK(heap.live() == exact - 8);
+  CHECK(of(heap, Component::weights) == exact - 8);
+  const BlockRef b = heap.allocate(8, Component::weights);
+  CHECK(heap.peak() == exact);
 }

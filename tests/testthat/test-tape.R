@@ -190,3 +190,26 @@ test_that("a checkpoint may stand in another, with dropout and outer tensors ins
   })
   expect_same_tape(model_of(code, 30L))
 })
+
+test_that("a draw between checkpoints gives the next one a state of its own", {
+  skip_if_not_installed("ggmlR")
+  noises <- alist(
+    h, ag_sample_normal(h, column), ag_add(h, matrix(rnorm(900), 30, 30)),
+    ag_dropout(0.5)$forward(h), ag_mul(h, ag_tensor(matrix(runif(900), 30, 30)))
+  )
+  for (noise in noises) {
+    code <- bquote({
+      W <- ag_param(matrix(runif(900), 30, 30))
+      column <- ag_param(matrix(0, 30, 1))
+      list(
+        forward = function(x) {
+          h <- ag_checkpoint(function(u) ag_tanh(ag_matmul(W, u)), x)
+          h <- .(noise)
+          ag_checkpoint(function(u) ag_relu(ag_matmul(W, u)), h)
+        },
+        parameters = function() list(W, column)
+      )
+    })
+    expect_same_tape(model_of(code, 30L), paste0(deparse1(noise), ": "))
+  }
+})
