@@ -432,11 +432,12 @@ test_that("as.data.frame() gives a row of figures", {
 
 test_that("tensors of another call, half-done layers and derived parameters are errors", {
   kept <- NULL
-  budget(quote({
+  keep <- function(x) kept <<- x
+  ag_training_budget({
     W <- ag_param(matrix(1, 3, 3))
-    kept <<- W
+    keep(W)
     function(x) ag_matmul(W, x)
-  }))
+  })
   stale <- function(code) {
     expect_error(eval(code), class = "agbudget_error_stale_tensor")
   }
