@@ -10,6 +10,13 @@ warn_agbudget <- function(kind, ..., data = list()) {
   warning(new_condition("warning", kind, paste0(...), data))
 }
 
+# A condition that is no error, for the code that waits for it further up.
+signal_agbudget <- function(kind, ...) {
+  condition <- list(message = "", call = NULL, ...)
+  class(condition) <- c(paste0("agbudget_", kind), "condition")
+  stop(condition)
+}
+
 new_condition <- function(type, kind, message, data) {
   base <- paste0("agbudget_", type)
   structure(

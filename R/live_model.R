@@ -48,12 +48,7 @@ live_tensor_id <- function(trace, tensor) {
   symbolic[["id"]]
 }
 
-restart_pass_with <- function(object) {
-  stop(structure(
-    class = c("agbudget_restart", "condition"),
-    list(message = "", call = NULL, object = object)
-  ))
-}
+restart_pass_with <- function(object) signal_agbudget("restart", object = object)
 
 # The symbolic stand-ins made so far, so that what is shared stays shared.
 find_converted <- function(trace, object) {

@@ -2,7 +2,8 @@
 # parameters. The fields and the closures are ggmlR's: lists and environments with
 # `forward` and `params` or `parameters`.
 
-# Messages and tables name a layer by its call. Constructors hand it down unevaluated.
+# A constructor's call in messages about its arguments, whatever these are. It is handed
+# down unevaluated.
 layer_call <- function(name, ...) {
   text <- vapply(list(...), function(value) {
     if (is_number(value)) sprintf("%.15g", value) else describe(value)
@@ -38,7 +39,7 @@ linear_layer <- function(weight, bias, activation) {
   }
   rows <- .subset2(weight, "rows")
   cols <- .subset2(weight, "cols")
-  call <- layer_call("ag_linear", cols, rows)
+  call <- sprintf("ag_linear(%.15g, %.15g)", cols, rows)
   # ggmlR takes any other name as no activation.
   code <- match(activation %||% "none", c("relu", "sigmoid", "tanh", "softmax"), 0L)
   layer <- new_layer("linear", call)
@@ -54,7 +55,7 @@ linear_layer <- function(weight, bias, activation) {
 }
 
 dropout_layer <- function(rate) {
-  call <- layer_call("ag_dropout", rate)
+  call <- sprintf("ag_dropout(%.15g)", rate)
   layer <- new_layer("dropout", call)
   env <- new_layer_environment("ag_dropout", list(rate = rate))
   env$forward <- function(x) {
@@ -67,7 +68,7 @@ dropout_layer <- function(rate) {
 
 batch_norm_layer <- function(gamma, beta, eps, momentum) {
   rows <- .subset2(gamma, "rows")
-  call <- layer_call("ag_batch_norm", rows)
+  call <- sprintf("ag_batch_norm(%.15g)", rows)
   layer <- new_layer("batch_norm", call)
   env <- new_layer_environment("ag_batch_norm", list(
     gamma = gamma, beta = beta,
@@ -92,7 +93,7 @@ new_buffer <- function(rows, call) {
 }
 
 layer_norm_layer <- function(rows, gamma, beta, eps) {
-  call <- layer_call("ag_layer_norm", rows)
+  call <- sprintf("ag_layer_norm(%.15g)", rows)
   affine <- !is.null(gamma)
   layer <- new_layer("layer_norm", call)
   env <- new_layer_environment("ag_layer_norm", list(
@@ -112,7 +113,9 @@ layer_norm_layer <- function(rows, gamma, beta, eps) {
 }
 
 embedding_layer <- function(weight) {
-  call <- layer_call("ag_embedding", .subset2(weight, "cols"), .subset2(weight, "rows"))
+  call <- sprintf(
+    "ag_embedding(%.15g, %.15g)", .subset2(weight, "cols"), .subset2(weight, "rows")
+  )
   layer <- new_layer("embedding", call)
   env <- new_layer_environment("ag_embedding", list(
     weight = weight, vocab_size = .subset2(weight, "cols"), dim = .subset2(weight, "rows")
@@ -128,7 +131,7 @@ embedding_layer <- function(weight) {
 # `weights` are W_q, W_k, W_v and W_o.
 attention_layer <- function(weights, b_o, heads, dropout) {
   d <- .subset2(weights$W_q, "cols")
-  call <- layer_call("ag_multihead_attention", d, heads)
+  call <- sprintf("ag_multihead_attention(%.15g, %.15g)", d, heads)
   layer <- new_layer("attention", call)
   env <- new_layer_environment("ag_multihead_attention", c(weights, list(
     b_o = b_o, d_model = d, n_heads = heads, dropout = dropout

@@ -133,10 +133,8 @@ usable_memory <- function(memory, margin) {
 # `heap_bytes` of one loop, and nothing else.
 heap_need <- function(architecture, batch_size, optimizer = "adam", loss = "mse",
                       loop = "retained", accumulate_steps = 1) {
-  program <- trace_forward(architecture, batch_size)
-  input <- architecture$input
-  run_program(program, input$rows, batch_size, input$indices, optimizer, loss, loop,
-              accumulate_steps, run_training_peak)
+  replayed_figure(architecture, batch_size, optimizer, loss, loop, accumulate_steps,
+                  run_training_peak)
 }
 
 # The largest batch from 1 to `cap` whose need is within `limit`, or 0.

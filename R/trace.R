@@ -293,10 +293,7 @@ in_layer <- function(layer, code) {
 new_probe <- function() structure(list(), class = "agbudget_probe")
 
 probe_found <- function(rows, indices = FALSE) {
-  stop(structure(
-    class = c("agbudget_input_found", "condition"),
-    list(message = "", call = NULL, rows = rows, indices = indices)
-  ))
+  signal_agbudget("input_found", rows = rows, indices = indices)
 }
 
 probe_failed <- function(probe) probe_found(NULL)

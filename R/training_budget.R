@@ -193,8 +193,9 @@ ag_training_budget <- function(model, batch_size = 32L,
   if (is.null(memory)) return(budget)
   # A long training, unless that would take seconds.
   updates <- if (nrow(budget$timeline) < 2e4) 40L else 3L
-  resident_long <- resident_of(
-    architecture, batch_size, optimizer, loss, loop, accumulate_steps, updates
+  resident_long <- replayed_figure(
+    architecture, batch_size, optimizer, loss, loop, accumulate_steps,
+    function(...) run_training_resident(..., updates)
   )
   add_verdict(budget, memory, function(batch_size) {
     heap_need(architecture, batch_size, optimizer, loss, loop, accumulate_steps)
@@ -260,12 +261,11 @@ new_budget <- function(architecture, batch_size, optimizer, loss, loop,
   budget
 }
 
-# `resident_bytes` after a number of updates.
-resident_of <- function(architecture, batch_size, optimizer, loss, loop,
-                        accumulate_steps, updates) {
+# One figure of a run, by the binding that answers with it alone.
+replayed_figure <- function(architecture, batch_size, optimizer, loss, loop,
+                            accumulate_steps, binding) {
   program <- trace_forward(architecture, batch_size)
   input <- architecture$input
-  binding <- function(...) run_training_resident(..., updates)
   run_program(program, input$rows, batch_size, input$indices, optimizer, loss, loop,
               accumulate_steps, binding)
 }

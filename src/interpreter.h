@@ -7,8 +7,8 @@
 
 namespace agbudget {
 
-// Replays a program on counting matrices. The program and the engine must outlive
-// the interpreter, and the interpreter every tensor it made.
+// Replays a program on counting matrices. The program and the engine must outlive it.
+// No checkpoint it recorded may be walked after it: replaying one takes the interpreter.
 class Interpreter {
  public:
   Interpreter(const Program& program, Engine& engine);

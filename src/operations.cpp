@@ -72,6 +72,14 @@ TensorPtr elementwise(Engine& engine, const TensorPtr& x, const TensorPtr& out,
   return out;
 }
 
+// One matrix for the value, and one for the derivative, which the value gives.
+TensorPtr activation_with_derivative(Engine& engine, const TensorPtr& x) {
+  TensorPtr out = engine.result(engine.real(x->shape()), {x.get()});
+  if (!out->requires_gradient) return out;
+  const Matrix derivative = engine.real(x->shape());
+  return elementwise(engine, x, out, {out->data, derivative}, derivative);
+}
+
 // `x_data[rep(seq_len(rows), length.out = ...), , drop = FALSE]`, then by columns.
 Matrix recycled(Engine& engine, const Matrix& matrix, Shape shape) {
   Matrix expanded = matrix;
@@ -277,18 +285,12 @@ TensorPtr relu(Engine& engine, const TensorPtr& x) {
 TensorPtr sigmoid(Engine& engine, const TensorPtr& x) {
   engine.begin("sigmoid");
   // 1 / (1 + exp(-x)): the negation is fresh, all else happens in place.
-  TensorPtr out = engine.result(engine.real(x->shape()), {x.get()});
-  if (!out->requires_gradient) return out;
-  const Matrix multiplier = engine.real(x->shape());
-  return elementwise(engine, x, out, {out->data, multiplier}, multiplier);
+  return activation_with_derivative(engine, x);
 }
 
 TensorPtr tanh_activation(Engine& engine, const TensorPtr& x) {
   engine.begin("tanh");
-  TensorPtr out = engine.result(engine.real(x->shape()), {x.get()});
-  if (!out->requires_gradient) return out;
-  const Matrix multiplier = engine.real(x->shape());
-  return elementwise(engine, x, out, {out->data, multiplier}, multiplier);
+  return activation_with_derivative(engine, x);
 }
 
 TensorPtr softmax(Engine& engine, const TensorPtr& x) {

@@ -17,11 +17,11 @@ Optimizer::Optimizer(Engine& engine, OptimizerKind kind, Tensors parameters,
   environment_ = engine_.heap().allocate(list_bytes(29) + lists, Component::bookkeeping);
   // optimizer_sgd() makes its velocity whether it has momentum or not.
   for (const TensorPtr& parameter : parameters_) {
-    first_moments_.push_back(zeros_like(*parameter));
+    first_moments_.push_back(state(parameter->shape()));
   }
   if (kind_ != OptimizerKind::adam) return;
   for (const TensorPtr& parameter : parameters_) {
-    second_moments_.push_back(zeros_like(*parameter));
+    second_moments_.push_back(state(parameter->shape()));
   }
 }
 
@@ -31,8 +31,6 @@ Matrix Optimizer::state(Shape shape) {
   engine_.heap().root(matrix.block);
   return matrix;
 }
-
-Matrix Optimizer::zeros_like(const Tensor& parameter) { return state(parameter.shape()); }
 
 Matrix Optimizer::gradient_for(const Tensor& parameter, const GradientTable* gradients) {
   Matrix gradient = parameter.gradient;

@@ -19,7 +19,6 @@ class Optimizer {
   void zero_grad();
 
  private:
-  Matrix zeros_like(const Tensor& parameter);
   Matrix gradient_for(const Tensor& parameter, const GradientTable* gradients);
   void step_adam(std::size_t i, const Matrix& gradient);
   void step_sgd(std::size_t i, const Matrix& gradient);

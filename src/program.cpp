@@ -173,7 +173,7 @@ Opcode opcode_named(const std::string& name) {
 }
 
 Program::Program() {
-  layers_.push_back({"model", "model", {}, false, 0});
+  layers_.push_back({"model", "model", {}, 0});
   layer_stack_.push_back(0);
 }
 
@@ -209,7 +209,7 @@ void Program::reset_pass() {
     value.overrides_gradient = false;
     value.layer = -1;
   }
-  layers_.assign(1, Layer{"model", "model", {}, false, 0});
+  layers_.assign(1, Layer{"model", "model", {}, 0});
   layer_stack_.assign(1, 0);
   output_ = -1;
 }
@@ -230,7 +230,7 @@ std::vector<ValueId> Program::built_parameters() const {
 
 void Program::set_output(ValueId output) {
   output_ = output;
-  layers_.push_back({"loss", "loss", {1, 1}, true, 0});
+  layers_.push_back({"loss", "loss", {1, 1}, 0});
 }
 
 void Program::set_parameters(std::vector<ValueId> parameters) {
@@ -238,7 +238,7 @@ void Program::set_parameters(std::vector<ValueId> parameters) {
 }
 
 int Program::begin_layer(const std::string& label, const std::string& kind) {
-  layers_.push_back({label, kind, {}, false, 0});
+  layers_.push_back({label, kind, {}, 0});
   const int layer = static_cast<int>(layers_.size() - 1);
   layer_stack_.push_back(layer);
   return layer;
@@ -249,7 +249,6 @@ void Program::resume_layer(int layer) { layer_stack_.push_back(layer); }
 void Program::end_layer(ValueId output) {
   Layer& layer = layers_[index(layer_stack_.back())];
   layer.output = value(output).shape;
-  layer.has_output = true;
   if (layer_stack_.size() > 1) layer_stack_.pop_back();
 }
 

@@ -13,7 +13,7 @@ namespace agbudget {
 
 enum class Opcode : std::uint8_t {
   // values
-  parameter,  // ag_param(): [source]; attribute: whether it was drawn at random
+  parameter,  // ag_param(): [source]; rows, cols, and whether it was drawn at random
   buffer,     // a matrix the model holds for good, such as a running mean
   host,       // an R vector or matrix: [sources]; rows, cols, element bytes, has dim,
               // and whether it was drawn at random
@@ -50,7 +50,7 @@ enum class Opcode : std::uint8_t {
   linear,  // x, W, b; attribute: activation
   dropout,
   batch_norm,  // x, gamma, beta, running mean, running variance; attribute: training
-  layer_norm,  // x, and gamma and beta where affine
+  layer_norm,  // x, and gamma and beta where affine; attribute: rows
   embedding,   // indices, table
   attention,   // q, k, v, W_q, W_k, W_v, W_o, and b_o; heads, dropout, causal
   checkpoint_begin,
@@ -87,7 +87,6 @@ struct Layer {
   std::string label;
   std::string kind;
   Shape output;
-  bool has_output = false;
   std::int64_t parameters = 0;  // scalars of the parameters first used here
 };
 
