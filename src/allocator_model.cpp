@@ -1,6 +1,7 @@
 #include "allocator_model.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace agbudget {
 
@@ -30,7 +31,7 @@ void AllocatorModel::set_threshold(Bytes bytes) {
 AllocatorModel::Chunk AllocatorModel::new_piece(Piece piece) {
   if (unused_.empty()) {
     pieces_.push_back(piece);
-    return pieces_.size() - 1;
+    return static_cast<Chunk>(pieces_.size() - 1);
   }
   const Chunk chunk = unused_.back();
   unused_.pop_back();
@@ -38,17 +39,52 @@ AllocatorModel::Chunk AllocatorModel::new_piece(Piece piece) {
   return chunk;
 }
 
+void AllocatorModel::add_free(Chunk chunk) {
+  Piece& piece = pieces_[chunk];
+  piece.is_free = true;
+  piece.newer = no_chunk;
+  piece.older = no_chunk;
+  const auto bin = bins_.lower_bound(piece.size);
+  if (bin != bins_.end() && bin->first == piece.size) {
+    piece.older = bin->second;
+    pieces_[bin->second].newer = chunk;
+    bin->second = chunk;
+    return;
+  }
+  if (spare_bins_.empty()) {
+    bins_.emplace_hint(bin, piece.size, chunk);
+    return;
+  }
+  Bins::node_type node = std::move(spare_bins_.back());
+  spare_bins_.pop_back();
+  node.key() = piece.size;
+  node.mapped() = chunk;
+  bins_.insert(bin, std::move(node));
+}
+
+void AllocatorModel::remove_free(Chunk chunk) {
+  Piece& piece = pieces_[chunk];
+  piece.is_free = false;
+  if (piece.older != no_chunk) pieces_[piece.older].newer = piece.newer;
+  if (piece.newer != no_chunk) {
+    pieces_[piece.newer].older = piece.older;
+    return;
+  }
+  const auto bin = bins_.find(piece.size);
+  bin->second = piece.older;
+  if (piece.older == no_chunk) spare_bins_.push_back(bins_.extract(bin));
+}
+
 void AllocatorModel::drop_piece(Chunk chunk) { unused_.push_back(chunk); }
 
 AllocatorModel::Chunk AllocatorModel::allocate(Bytes bytes) {
   const Bytes size =
       std::max(smallest_chunk, round_up(checked_add(bytes, chunk_header), alignment));
-  const auto fitting = free_.lower_bound({size, 0});
+  const auto fitting = bins_.lower_bound(size);
   Chunk chunk = no_chunk;
-  if (fitting != free_.end()) {
+  if (fitting != bins_.end()) {
     chunk = fitting->second;
-    free_.erase(fitting);
-    pieces_[chunk].is_free = false;
+    remove_free(chunk);
     if (pieces_[chunk].size - size >= smallest_chunk) split(chunk, size);
     return chunk;
   }
@@ -57,11 +93,12 @@ AllocatorModel::Chunk AllocatorModel::allocate(Bytes bytes) {
       const Bytes mapped = round_up(size + chunk_header, page);
       mapped_ = checked_add(mapped_, mapped);
       peak_ = std::max(peak_, resident());
-      return new_piece({0, mapped, no_chunk, no_chunk, false, true});
+      return new_piece({0, mapped, no_chunk, no_chunk, false, true, no_chunk, no_chunk});
     }
     extend(size);
   }
-  chunk = new_piece({end_of_pieces_, size, last_, no_chunk, false, false});
+  chunk = new_piece(
+      {end_of_pieces_, size, last_, no_chunk, false, false, no_chunk, no_chunk});
   if (last_ != no_chunk) pieces_[last_].after = chunk;
   last_ = chunk;
   end_of_pieces_ = checked_add(end_of_pieces_, size);
@@ -79,8 +116,8 @@ void AllocatorModel::extend(Bytes size) {
 
 AllocatorModel::Chunk AllocatorModel::split(Chunk chunk, Bytes size) {
   const Piece whole = pieces_[chunk];
-  const Chunk rest = new_piece(
-      {whole.address + size, whole.size - size, chunk, whole.after, true, false});
+  const Chunk rest = new_piece({whole.address + size, whole.size - size, chunk,
+                                whole.after, false, false, no_chunk, no_chunk});
   pieces_[chunk].size = size;
   pieces_[chunk].after = rest;
   if (whole.after != no_chunk) {
@@ -88,7 +125,7 @@ AllocatorModel::Chunk AllocatorModel::split(Chunk chunk, Bytes size) {
   } else {
     last_ = rest;
   }
-  free_.insert({pieces_[rest].size, rest});
+  add_free(rest);
   return rest;
 }
 
@@ -115,13 +152,13 @@ void AllocatorModel::release(Chunk chunk) {
   }
   const Chunk before = pieces_[chunk].before;
   if (before != no_chunk && pieces_[before].is_free) {
-    free_.erase({pieces_[before].size, before});
+    remove_free(before);
     join(before, chunk);
     chunk = before;
   }
   const Chunk after = pieces_[chunk].after;
   if (after != no_chunk && pieces_[after].is_free) {
-    free_.erase({pieces_[after].size, after});
+    remove_free(after);
     join(chunk, after);
   }
   const Bytes size = pieces_[chunk].size;
@@ -134,8 +171,7 @@ void AllocatorModel::release(Chunk chunk) {
     if (size + (break_ - end_of_pieces_ - size) >= trim_attempt) trim();
     return;
   }
-  pieces_[chunk].is_free = true;
-  free_.insert({size, chunk});
+  add_free(chunk);
   if (size >= trim_attempt) trim();
 }
 

@@ -1,8 +1,7 @@
 #pragma once
 
 #include <cstddef>
-#include <set>
-#include <utility>
+#include <map>
 #include <vector>
 
 #include "heap.h"
@@ -12,14 +11,14 @@ namespace agbudget {
 // The C library's allocator as far as it decides how much of a process is resident:
 // glibc's malloc (malloc/malloc.c, 2.36; mallopt(3) documents the thresholds). Large
 // blocks are mapped and unmapped; the others come from one growing area, from the
-// smallest free chunk that fits, else from its end. What is free in the middle of the
+// smallest free chunk that fits, the latest of that size, else from its end. What is free in the middle of the
 // area stays resident. Once a mapped block is freed, blocks of up to its size are no
 // longer mapped, and the area is trimmed only where twice that is free at its end.
 //
 // Left out: the caches of freed small chunks, arenas of other threads.
 class AllocatorModel {
  public:
-  using Chunk = std::size_t;
+  using Chunk = std::uint32_t;
 
   Chunk allocate(Bytes bytes);
   void release(Chunk chunk);
@@ -38,10 +37,16 @@ class AllocatorModel {
     Chunk after;
     bool is_free;
     bool is_mapped;
+    Chunk newer;  // of the free ones of its size
+    Chunk older;
   };
+  // The latest free chunk of each size.
+  using Bins = std::map<Bytes, Chunk>;
 
   Chunk new_piece(Piece piece);
   void drop_piece(Chunk chunk);
+  void add_free(Chunk chunk);
+  void remove_free(Chunk chunk);
   Chunk split(Chunk chunk, Bytes size);
   void extend(Bytes size);
   void trim();
@@ -49,7 +54,8 @@ class AllocatorModel {
 
   std::vector<Piece> pieces_;
   std::vector<Chunk> unused_;
-  std::set<std::pair<Bytes, Chunk>> free_;  // by size
+  Bins bins_;
+  std::vector<Bins::node_type> spare_bins_;  // making one costs more than the search
   Chunk last_ = no_chunk;                   // the piece before the area's free end
   Bytes end_of_pieces_ = 0;                 // where that free end, `top`, begins
   Bytes break_ = 0;                         // and where it ends

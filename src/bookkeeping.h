@@ -35,8 +35,8 @@ struct Garbage {
   Bytes bytes;
 };
 constexpr Garbage forward_cells{450, 900};
-constexpr std::int64_t recorded_nodes = 40;  // kept with the result
-constexpr std::int64_t gradient_nodes = 8;   // with its name
+constexpr std::int32_t recorded_nodes = 40;  // kept with the result
+constexpr std::int32_t gradient_nodes = 8;   // with its name
 constexpr Garbage backward_cells{430, 900};
 constexpr Garbage optimizer_cells{550, 1500};
 // ggmlR's code is loaded from its data base when it first runs.

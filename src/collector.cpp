@@ -69,15 +69,22 @@ Collector::Collector()
   resident_at_start_ = allocator_.resident();
 }
 
-Collector::Ticket Collector::append(std::int64_t words, std::int64_t nodes,
+Collector::Ticket Collector::append(std::int64_t words, std::int32_t nodes,
                                     Bytes malloc_bytes) {
-  Item item{words, nodes,           0, no_ticket, Generation::young, false,
-            false, malloc_bytes > 0};
+  Item item{words, nodes, 0,     no_ticket,       0, Generation::young,
+            false, false, malloc_bytes > 0};
   if (item.has_chunk) item.chunk = allocator_.allocate(malloc_bytes);
   used_words_ += words;
   nodes_ += nodes;
-  items_.push_back(item);
-  const Ticket ticket = static_cast<Ticket>(items_.size() - 1);
+  Ticket ticket = 0;
+  if (spare_.empty()) {
+    ticket = static_cast<Ticket>(items_.size());
+    items_.push_back(item);
+  } else {
+    ticket = spare_.back();
+    spare_.pop_back();
+    items_[ticket] = item;
+  }
   young_.push_back(ticket);
   return ticket;
 }
@@ -95,15 +102,29 @@ void Collector::drop(Ticket ticket) {
   Item& item = items_[ticket];
   item.is_dead = true;
   // Its holder let it go, unless the holder went first.
-  if (item.holder != no_ticket && !items_[item.holder].is_dead) item.holder = no_ticket;
+  if (item.holder != no_ticket && !items_[item.holder].is_dead) let_go(item);
   if (item.generation == Generation::oldest) oldest_dead_.push_back(ticket);
 }
 
 void Collector::root(Ticket ticket) { items_[ticket].is_rooted = true; }
 
-void Collector::hold(Ticket ticket, Ticket holder) { items_[ticket].holder = holder; }
+void Collector::hold(Ticket ticket, Ticket holder) {
+  Item& item = items_[ticket];
+  let_go(item);
+  item.holder = holder;
+  ++items_[holder].held;
+}
 
-void Collector::add_nodes(Ticket ticket, std::int64_t nodes) {
+void Collector::let_go(Item& item) {
+  if (item.holder == no_ticket) return;
+  Item& holder = items_[item.holder];
+  if (--holder.held == 0 && holder.generation == Generation::freed) {
+    spare_.push_back(item.holder);
+  }
+  item.holder = no_ticket;
+}
+
+void Collector::add_nodes(Ticket ticket, std::int32_t nodes) {
   items_[ticket].nodes += nodes;
   nodes_ += nodes;
   touch_pages();
@@ -201,6 +222,8 @@ void Collector::free_item(Ticket ticket) {
   used_words_ -= item.words;
   nodes_ -= item.nodes;
   item.generation = Generation::freed;
+  let_go(item);
+  if (item.held == 0) spare_.push_back(ticket);
 }
 
 // One pass over the new values and the generations below `level`.

@@ -38,7 +38,7 @@ class Collector {
   // `holder` refers to it now, and does until one of them goes.
   void hold(Ticket ticket, Ticket holder);
   // So many nodes (cells, environments, closures) come and go with it.
-  void add_nodes(Ticket ticket, std::int64_t nodes);
+  void add_nodes(Ticket ticket, std::int32_t nodes);
   // Nodes and small vectors that are garbage at once.
   void spend(std::int64_t nodes, Bytes small_bytes);
   // The same for vectors large enough for malloc.
@@ -57,21 +57,23 @@ class Collector {
 
   struct Item {
     std::int64_t words;
-    std::int64_t nodes;
+    std::int32_t nodes;
     AllocatorModel::Chunk chunk;
     Ticket holder;
+    std::uint32_t held;  // items that name it as their holder
     Generation generation;
     bool is_dead;
     bool is_rooted;
     bool has_chunk;
   };
 
-  Ticket append(std::int64_t words, std::int64_t nodes, Bytes malloc_bytes);
+  Ticket append(std::int64_t words, std::int32_t nodes, Bytes malloc_bytes);
   void make_room(std::int64_t words);
   void collect(std::int64_t words);
   void sweep(int level);
   void sweep_young(int level);
   void free_item(Ticket ticket);
+  void let_go(Item& item);
   void adjust_limits(std::int64_t words);
   static int index(Generation generation);
   bool is_aged(const Item& item, int level) const;
@@ -79,6 +81,7 @@ class Collector {
   void touch_pages();
 
   std::vector<Item> items_;
+  std::vector<Ticket> spare_;  // items that are freed and that nothing names
   std::vector<Ticket> young_;
   std::vector<Ticket> old_;
   std::vector<Ticket> oldest_dead_;

@@ -29,7 +29,8 @@ Block* Heap::spare_record() {
   return std::exchange(free_records_, free_records_->next_free);
 }
 
-BlockRef Heap::allocate(Bytes bytes, Component component, Bytes attribute_bytes) {
+BlockRef Heap::allocate(Bytes bytes, Component component, Bytes attribute_bytes,
+                        const Form& form) {
   const std::uint32_t ticket =
       collector_ == nullptr ? 0 : collector_->allocate(bytes, attribute_bytes);
   const Bytes live = checked_add(live_, bytes);
@@ -43,6 +44,7 @@ BlockRef Heap::allocate(Bytes bytes, Component component, Bytes attribute_bytes)
   Block* block = spare_record();
   block->heap = this;
   block->bytes = bytes;
+  block->form = form;
   block->references = 0;
   block->ticket = ticket;
   block->component = component;

@@ -10,6 +10,7 @@
 namespace agbudget {
 
 using Bytes = std::int64_t;
+using Extent = std::int64_t;
 
 // What a block of memory is for. Every live block has exactly one owner, so the
 // components of a peak add up by construction.
@@ -61,6 +62,14 @@ inline Bytes vector_heap_bytes(Bytes payload) {
 class Collector;
 class Heap;
 
+// What R would say of a vector's elements: dim() and typeof().
+struct Form {
+  Extent rows = 0;
+  Extent cols = 0;
+  bool has_dim = true;
+  std::uint8_t element_bytes = 8;
+};
+
 // One vector on the heap. It is released when its last BlockRef goes.
 struct Block {
   union {
@@ -68,9 +77,10 @@ struct Block {
     Block* next_free;  // in the heap's list of spare records
   };
   Bytes bytes;
+  Form form;
+  Component component;
   std::uint32_t references;
   std::uint32_t ticket;  // of the collector, where one looks on
-  Component component;
 };
 
 class BlockRef {
@@ -111,7 +121,8 @@ class Heap {
 
   // Allocates `bytes`, which the caller has rounded (vector_heap_bytes()). The last
   // `attribute_bytes` of them are vectors of their own.
-  BlockRef allocate(Bytes bytes, Component component, Bytes attribute_bytes = 0);
+  BlockRef allocate(Bytes bytes, Component component, Bytes attribute_bytes = 0,
+                    const Form& form = Form());
   // What refers to a block, for the collector's model: see there.
   void root(const BlockRef& block);
   void hold(const BlockRef& block, const BlockRef& holder);

@@ -111,7 +111,6 @@ TensorPtr Interpreter::host_value(const Instruction& instruction) {
   if (a[3] == 0) {
     host->data = a[2] == bytes_per_integer ? engine_.integers(shape.length())
                                            : engine_.reals(shape.length());
-    host->data.shape = shape;
   } else {
     host->data = a[2] == bytes_per_integer ? engine_.logical(shape) : engine_.real(shape);
   }

@@ -4,8 +4,6 @@
 
 namespace agbudget {
 
-using Extent = std::int64_t;
-
 struct Shape {
   Extent rows = 0;
   Extent cols = 0;
@@ -24,14 +22,14 @@ constexpr Bytes bytes_per_pointer = 8;
 constexpr Bytes dim_bytes = 8;
 
 // An R matrix or vector without its values. Copies share the block, as R's
-// bindings share a value; an empty one stands for R's NULL.
+// bindings share a value; an empty one stands for R's NULL, which has no shape.
 struct Matrix {
-  Shape shape;
   BlockRef block;
-  bool has_dim = true;
-  Bytes element_bytes = bytes_per_double;
 
   explicit operator bool() const { return static_cast<bool>(block); }
+  Shape shape() const { return {block->form.rows, block->form.cols}; }
+  bool has_dim() const { return block->form.has_dim; }
+  Bytes element_bytes() const { return block->form.element_bytes; }
 };
 
 // What object.size() says of it: the header, the data, and for a matrix the
@@ -41,9 +39,9 @@ inline Bytes object_size(const Matrix& matrix) {
   constexpr Bytes header = 48;
   constexpr Bytes dim_attribute = 168;
   if (!matrix) return 0;
-  const Bytes payload = checked_multiply(matrix.shape.length(), matrix.element_bytes);
+  const Bytes payload = checked_multiply(matrix.shape().length(), matrix.element_bytes());
   const Bytes data = payload > 32 && payload <= 48 ? 48 : vector_heap_bytes(payload);
-  return header + data + (matrix.has_dim ? dim_attribute : 0);
+  return header + data + (matrix.has_dim() ? dim_attribute : 0);
 }
 
 }  // namespace agbudget

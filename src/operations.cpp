@@ -32,33 +32,33 @@ Matrix row_sums(Engine& engine, Shape shape) {
 
 // `(condition) * 1.0`: the logical lives until the product is there.
 Matrix mask_from(Engine& engine, const Matrix& condition) {
-  return engine.real(condition.shape);
+  return engine.real(condition.shape());
 }
 
 // ag_add() and ag_sub() expand only the second operand, and only if both are
 // matrices.
 Matrix expanded_operand(Engine& engine, const Matrix& a, const Matrix& b) {
-  if (!a.has_dim || !b.has_dim) return b;
-  if (b.shape.cols == 1 && a.shape.cols > 1) {
-    return matrix_from(engine, engine.reals(b.shape.rows), {b.shape.rows, a.shape.cols});
+  if (!a.has_dim() || !b.has_dim()) return b;
+  if (b.shape().cols == 1 && a.shape().cols > 1) {
+    return matrix_from(engine, engine.reals(b.shape().rows), {b.shape().rows, a.shape().cols});
   }
-  if (b.shape.rows == 1 && a.shape.rows > 1) {
-    return matrix_from(engine, engine.reals(b.shape.cols), {a.shape.rows, b.shape.cols});
+  if (b.shape().rows == 1 && a.shape().rows > 1) {
+    return matrix_from(engine, engine.reals(b.shape().cols), {a.shape().rows, b.shape().cols});
   }
   return b;
 }
 
 Shape sum_shape(const Matrix& a, const Matrix& b) {
-  return a.has_dim ? a.shape : b.shape;
+  return a.has_dim() ? a.shape() : b.shape();
 }
 
 // The gradient of an operand that was broadcast: `matrix(rowSums(g), ncol = 1)` or
 // the same by columns; otherwise the incoming gradient itself.
 Matrix reduced_like(Engine& engine, const Matrix& operand, const Matrix& gradient) {
-  const Shape shape = gradient.shape;
-  if (!operand.has_dim) return gradient;
-  if (operand.shape.cols == 1 && shape.cols > 1) return row_sums(engine, shape);
-  if (operand.shape.rows == 1 && shape.rows > 1) return column_sums(engine, shape);
+  const Shape shape = gradient.shape();
+  if (!operand.has_dim()) return gradient;
+  if (operand.shape().cols == 1 && shape.cols > 1) return row_sums(engine, shape);
+  if (operand.shape().rows == 1 && shape.rows > 1) return column_sums(engine, shape);
   return gradient;
 }
 
@@ -67,7 +67,7 @@ TensorPtr elementwise(Engine& engine, const TensorPtr& x, const TensorPtr& out,
                       std::vector<Matrix> locals, const Matrix& multiplier) {
   engine.record(out, "elemwise_mul", {x}, std::move(locals), {multiplier},
                 [&engine](const Matrix& grad_out) -> Gradients {
-                  return {engine.real(grad_out.shape)};
+                  return {engine.real(grad_out.shape())};
                 });
   return out;
 }
@@ -83,13 +83,13 @@ TensorPtr activation_with_derivative(Engine& engine, const TensorPtr& x) {
 // `x_data[rep(seq_len(rows), length.out = ...), , drop = FALSE]`, then by columns.
 Matrix recycled(Engine& engine, const Matrix& matrix, Shape shape) {
   Matrix expanded = matrix;
-  if (matrix.shape.rows < shape.rows) {
+  if (matrix.shape().rows < shape.rows) {
     const Matrix index = engine.integers(shape.rows);
-    expanded = engine.real({shape.rows, matrix.shape.cols});
+    expanded = engine.real({shape.rows, matrix.shape().cols});
   }
-  if (matrix.shape.cols < shape.cols) {
+  if (matrix.shape().cols < shape.cols) {
     const Matrix index = engine.integers(shape.cols);
-    expanded = engine.real({expanded.shape.rows, shape.cols});
+    expanded = engine.real({expanded.shape().rows, shape.cols});
   }
   return expanded;
 }
@@ -105,7 +105,7 @@ Matrix product_gradient(Engine& engine, Shape self, Shape gradient) {
   }
   Matrix product = engine.real(gradient);
   if (self.rows == 1 && gradient.rows > 1) product = column_sums(engine, gradient);
-  if (self.cols == 1 && gradient.cols > 1) product = row_sums(engine, product.shape);
+  if (self.cols == 1 && gradient.cols > 1) product = row_sums(engine, product.shape());
   return product;
 }
 
@@ -136,10 +136,10 @@ TensorPtr reduce(Engine& engine, const TensorPtr& x, Along along, bool divides) 
   engine.record(out, "sum", {x}, {x->data, out->data, in_shape}, {in_shape, divisor},
                 [&engine, shape, along, divides](const Matrix& grad_out) -> Gradients {
                   if (along == Along::all) return {engine.real(shape)};
-                  Matrix g = engine.real(grad_out.shape);
+                  Matrix g = engine.real(grad_out.shape());
                   if (along == Along::columns) return {repeated_each(engine, shape)};
                   if (divides) {
-                    const Matrix quotient = engine.real(g.shape);
+                    const Matrix quotient = engine.real(g.shape());
                     return {engine.real(shape)};
                   }
                   return {engine.real(shape)};
@@ -155,8 +155,8 @@ void log_likelihood(Engine& engine, Shape shape) {
 }  // namespace
 
 Matrix as_integer(Engine& engine, const Matrix& numbers) {
-  if (numbers.element_bytes == bytes_per_integer && !numbers.has_dim) return numbers;
-  return engine.integers(numbers.shape.length());
+  if (numbers.element_bytes() == bytes_per_integer && !numbers.has_dim()) return numbers;
+  return engine.integers(numbers.shape().length());
 }
 
 TensorPtr matmul(Engine& engine, const TensorPtr& a, const TensorPtr& b) {
@@ -179,13 +179,13 @@ TensorPtr matmul(Engine& engine, const TensorPtr& a, const TensorPtr& b) {
           // before it.
           Matrix transposed;
           const BlockRef arguments = engine.holder();
-          transposed = engine.real({b_data.shape.cols, b_data.shape.rows});
+          transposed = engine.real({b_data.shape().cols, b_data.shape().rows});
           engine.heap().hold(transposed.block, arguments);
-          for_a = engine.real(a_data.shape);
+          for_a = engine.real(a_data.shape());
         }
         if (b_needs) {
-          const Matrix transposed = engine.real({a_data.shape.cols, a_data.shape.rows});
-          for_b = engine.real(b_data.shape);
+          const Matrix transposed = engine.real({a_data.shape().cols, a_data.shape().rows});
+          for_b = engine.real(b_data.shape());
         }
         return {for_a, for_b};
       });
@@ -203,7 +203,7 @@ TensorPtr add(Engine& engine, const TensorPtr& a, const TensorPtr& b) {
   const bool a_needs = a->requires_gradient;
   const bool b_needs = b->requires_gradient;
   // nrow() and ncol() of a vector are NULL.
-  const auto extent = [&] { return a->data.has_dim ? engine.integers(1) : Matrix(); };
+  const auto extent = [&] { return a->data.has_dim() ? engine.integers(1) : Matrix(); };
   engine.record(
       out, "add", {a, b}, {a->data, expanded, original}, {original, extent(), extent()},
       [&engine, a_needs, b_needs, original](const Matrix& grad_out) -> Gradients {
@@ -228,7 +228,7 @@ TensorPtr sub(Engine& engine, const TensorPtr& a, const TensorPtr& b) {
       [&engine, a_needs, b_needs, original](const Matrix& grad_out) -> Gradients {
         Matrix for_b;
         if (b_needs) {
-          const Matrix negated = engine.real(grad_out.shape);
+          const Matrix negated = engine.real(grad_out.shape());
           for_b = reduced_like(engine, original, negated);
         }
         return {a_needs ? grad_out : Matrix(), for_b};
@@ -253,7 +253,7 @@ TensorPtr mul(Engine& engine, const TensorPtr& a, const TensorPtr& b) {
       out, "mul", {a, b}, {a_data, b_data, a->data, b->data},
       {a_data, b_data, a->data, b->data},
       [&engine, a_needs, b_needs, a_shape, b_shape](const Matrix& grad_out) -> Gradients {
-        const Shape full = grad_out.shape;
+        const Shape full = grad_out.shape();
         Gradients gradients(2);
         if (a_needs) gradients[0] = product_gradient(engine, a_shape, full);
         if (b_needs) gradients[1] = product_gradient(engine, b_shape, full);
@@ -269,7 +269,7 @@ TensorPtr scale(Engine& engine, const TensorPtr& x) {
   const Matrix scalar = engine.reals(1);
   engine.record(out, "scale", {x}, {x->data, scalar}, {scalar},
                 [&engine](const Matrix& grad_out) -> Gradients {
-                  return {engine.real(grad_out.shape)};
+                  return {engine.real(grad_out.shape())};
                 });
   return out;
 }
@@ -343,7 +343,7 @@ TensorPtr log_elements(Engine& engine, const TensorPtr& x) {
   if (!out->requires_gradient) return out;
   engine.record(out, "log", {x}, {x->data}, {x->data},
                 [&engine](const Matrix& grad_out) -> Gradients {
-                  return {engine.real(grad_out.shape)};
+                  return {engine.real(grad_out.shape())};
                 });
   return out;
 }
@@ -361,8 +361,8 @@ TensorPtr pow_elements(Engine& engine, const TensorPtr& x) {
   if (!out->requires_gradient) return out;
   engine.record(out, nullptr, {x}, {x->data}, {},
                 [&engine](const Matrix& grad_out) -> Gradients {
-                  const Matrix scaled = engine.real(grad_out.shape);
-                  return {engine.real(grad_out.shape)};
+                  const Matrix scaled = engine.real(grad_out.shape());
+                  return {engine.real(grad_out.shape())};
                 });
   return out;
 }
@@ -528,7 +528,7 @@ TensorPtr cross_entropy_loss(Engine& engine, const TensorPtr& prediction,
   const Matrix labels = target->data;
   const auto quotient = [&engine, shape, labels]() {
     const Matrix negated =
-        labels.has_dim ? engine.real(labels.shape) : engine.reals(labels.shape.length());
+        labels.has_dim() ? engine.real(labels.shape()) : engine.reals(labels.shape().length());
     return engine.real(shape);
   };
   std::vector<Matrix> fields;
@@ -545,7 +545,7 @@ TensorPtr softmax_cross_entropy_loss(Engine& engine, const TensorPtr& logits,
   const Shape shape = logits->shape();
   Matrix indices;
   Matrix labels = target->data;
-  if (labels.shape != shape || !labels.has_dim) {
+  if (labels.shape() != shape || !labels.has_dim()) {
     indices = as_integer(engine, labels);
     labels = engine.real(shape);
   }

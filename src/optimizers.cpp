@@ -39,7 +39,7 @@ Matrix Optimizer::gradient_for(const Tensor& parameter, const GradientTable* gra
     gradient = found == gradients->values.end() ? Matrix() : found->second;
   }
   // Accumulated micro-batches are averaged into a fresh matrix.
-  if (gradient && accumulate_steps_ > 1) return engine_.real(gradient.shape);
+  if (gradient && accumulate_steps_ > 1) return engine_.real(gradient.shape());
   return gradient;
 }
 
@@ -69,7 +69,7 @@ bool Optimizer::step(const GradientTable* gradients) {
 }
 
 void Optimizer::step_adam(std::size_t i, const Matrix& gradient) {
-  const Shape shape = gradient.shape;
+  const Shape shape = gradient.shape();
   {
     // beta1 * m + (1 - beta1) * g: the sum lands in the second product.
     const Matrix decayed = engine_.real(shape);
@@ -91,7 +91,7 @@ void Optimizer::step_adam(std::size_t i, const Matrix& gradient) {
 }
 
 void Optimizer::step_sgd(std::size_t i, const Matrix& gradient) {
-  const Shape shape = gradient.shape;
+  const Shape shape = gradient.shape();
   if (kind_ == OptimizerKind::sgd_momentum) {
     // momentum * v + g: g is bound and has attributes, so the sum is fresh.
     const Matrix decayed = engine_.real(shape);

@@ -22,33 +22,18 @@ Frame::~Frame() {
   draining = false;
 }
 
-Matrix Engine::real(Shape shape) {
-  const Bytes data =
-      vector_heap_bytes(checked_multiply(shape.length(), bytes_per_double));
-  return {shape,
-          heap_.allocate(checked_add(data, dim_bytes), Component::temporaries, dim_bytes),
-          true};
+Matrix Engine::matrix(Shape shape, Bytes element_bytes) {
+  const Bytes data = vector_heap_bytes(checked_multiply(shape.length(), element_bytes));
+  const Form form{shape.rows, shape.cols, true,
+                  static_cast<std::uint8_t>(element_bytes)};
+  return {heap_.allocate(checked_add(data, dim_bytes), Component::temporaries, dim_bytes,
+                         form)};
 }
 
-Matrix Engine::logical(Shape shape) {
-  const Bytes data =
-      vector_heap_bytes(checked_multiply(shape.length(), bytes_per_integer));
-  return {shape,
-          heap_.allocate(checked_add(data, dim_bytes), Component::temporaries, dim_bytes),
-          true, bytes_per_integer};
-}
-
-Matrix Engine::integers(Extent length) {
-  const Bytes data = vector_heap_bytes(checked_multiply(length, bytes_per_integer));
-  return {{length, 1},
-          heap_.allocate(data, Component::temporaries),
-          false,
-          bytes_per_integer};
-}
-
-Matrix Engine::reals(Extent length) {
-  const Bytes data = vector_heap_bytes(checked_multiply(length, bytes_per_double));
-  return {{length, 1}, heap_.allocate(data, Component::temporaries), false};
+Matrix Engine::vector(Extent length, Bytes element_bytes) {
+  const Bytes data = vector_heap_bytes(checked_multiply(length, element_bytes));
+  const Form form{length, 1, false, static_cast<std::uint8_t>(element_bytes)};
+  return {heap_.allocate(data, Component::temporaries, 0, form)};
 }
 
 void Engine::begin(const char* operation) {
@@ -148,7 +133,7 @@ void Engine::accumulate(Tensor& tensor, const Matrix& gradient) {
     heap_.hold(gradient.block, tensor.environment);
     return;
   }
-  Matrix sum = real(gradient.shape);
+  Matrix sum = real(gradient.shape());
   heap_.claim(sum.block, Component::gradients);
   heap_.hold(sum.block, tensor.environment);
   tensor.gradient = std::move(sum);
@@ -208,7 +193,7 @@ GradientTable Engine::walk(TensorId seed, Matrix seed_gradient,
           input.is_parameter ? Component::gradients : Component::activation_gradients;
       Matrix& gradient = entry(gradients, input.id);
       existing = gradient;
-      gradient = existing ? real(contribution.shape) : contribution;
+      gradient = existing ? real(contribution.shape()) : contribution;
       heap_.claim(gradient.block, owner);
       heap_.hold(gradient.block, gradients.environment);
       if (Collector* collector = heap_.collector()) {

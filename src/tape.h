@@ -36,7 +36,7 @@ struct Tensor {
   std::shared_ptr<Frame> frame;  // the environment of $grad_fn
   BlockRef environment;
 
-  const Shape& shape() const { return data.shape; }
+  Shape shape() const { return data.shape(); }
 };
 
 // The environment a grad_fn closes over: everything the operation's call had
@@ -90,10 +90,10 @@ class Engine {
   Timeline& timeline() { return timeline_; }
 
   // Fresh values, temporaries until something keeps them.
-  Matrix real(Shape shape);
-  Matrix logical(Shape shape);
-  Matrix integers(Extent length);
-  Matrix reals(Extent length);
+  Matrix real(Shape shape) { return matrix(shape, bytes_per_double); }
+  Matrix logical(Shape shape) { return matrix(shape, bytes_per_integer); }
+  Matrix integers(Extent length) { return vector(length, bytes_per_integer); }
+  Matrix reals(Extent length) { return vector(length, bytes_per_double); }
 
   // The layer and operation that the next allocations belong to.
   void set_layer(int layer) { layer_ = layer; }
@@ -144,6 +144,8 @@ class Engine {
   void set_random_seed(Matrix seed) { random_seed_ = std::move(seed); }
 
  private:
+  Matrix matrix(Shape shape, Bytes element_bytes);
+  Matrix vector(Extent length, Bytes element_bytes);
   void keep(const Matrix& matrix);
   void hold(const BlockRef& block);
   void append(Node node);

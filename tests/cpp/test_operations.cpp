@@ -269,7 +269,7 @@ TEST_CASE("reshape and transpose copy, there and back") {
   CHECK(bench.output->shape() == Shape{30000, 4});
   CHECK(reshaped.kept == M);
   CHECK(reshaped.backward_peak == M);
-  CHECK(bench.gradients[0].shape == Shape{m, n});
+  CHECK(bench.gradients[0].shape() == Shape{m, n});
   const Taken transposed = take(transpose);
   CHECK(transposed.kept == M);
   CHECK(transposed.backward_peak == M);
@@ -438,7 +438,7 @@ TEST_CASE("backward leaves a gradient of every tensor and adds contributions up"
   CHECK(bench.live() - before == one + M + M + M);
   CHECK(gradients.values.size() == 4);
   REQUIRE(x->gradient);
-  CHECK(x->gradient.shape == Shape{m, n});
+  CHECK(x->gradient.shape() == Shape{m, n});
   CHECK(x->gradient.block.get() == gradients.values.at(x->id).block.get());
   CHECK(h->gradient);
 }
