@@ -37,8 +37,20 @@ program_append <- function(program, operation, operands, attributes) {
     .Call(`_agbudget_program_append`, program, operation, operands, attributes)
 }
 
-program_set_requires_grad <- function(program, id, requires_grad) {
-    invisible(.Call(`_agbudget_program_set_requires_grad`, program, id, requires_grad))
+tensor_ids <- function(program, objects, trace, pass) {
+    .Call(`_agbudget_tensor_ids`, program, objects, trace, pass)
+}
+
+program_bind <- function(program, frames, outer, trace, pass, hosts, arguments) {
+    .Call(`_agbudget_program_bind`, program, frames, outer, trace, pass, hosts, arguments)
+}
+
+program_keep <- function(program, objects, outside, trace, hosts) {
+    invisible(.Call(`_agbudget_program_keep`, program, objects, outside, trace, hosts))
+}
+
+program_are_parameters <- function(program, ids) {
+    .Call(`_agbudget_program_are_parameters`, program, ids)
 }
 
 program_built_parameters <- function(program) {
@@ -49,8 +61,12 @@ program_values <- function(program, ids) {
     .Call(`_agbudget_program_values`, program, ids)
 }
 
-program_begin_layer <- function(program, label, kind) {
-    .Call(`_agbudget_program_begin_layer`, program, label, kind)
+program_begin_layer <- function(program, name, kind) {
+    .Call(`_agbudget_program_begin_layer`, program, name, kind)
+}
+
+program_layer_label <- function(program) {
+    .Call(`_agbudget_program_layer_label`, program)
 }
 
 program_resume_layer <- function(program, layer) {
@@ -59,6 +75,10 @@ program_resume_layer <- function(program, layer) {
 
 program_end_layer <- function(program, output) {
     invisible(.Call(`_agbudget_program_end_layer`, program, output))
+}
+
+program_switches_gradients <- function(program) {
+    .Call(`_agbudget_program_switches_gradients`, program)
 }
 
 program_begin_forward <- function(program) {

@@ -42,7 +42,7 @@ as_architecture <- function(code, env, input = NULL) {
 
 build_architecture <- function(trace, code, env, input) {
   with_trace(trace, {
-    value <- explaining_conditions(evaluate_model(code, env))
+    value <- explaining_conditions(evaluate_model(trace, code, env))
     if (inherits(value, "ag_architecture")) {
       check_alive(value)
       if (!is.null(input)) value$input <- as_input(input, value$input)
@@ -50,6 +50,7 @@ build_architecture <- function(trace, code, env, input) {
     }
     module <- as_module(trace, value)
     parameters <- parameter_ids(trace, module)
+    program_keep(trace$program, c(list(value), trace$masks), env, trace, trace$hosts)
     input <- as_input(input, find_input(trace, module))
   })
   architecture <- list(
@@ -60,9 +61,12 @@ build_architecture <- function(trace, code, env, input) {
 }
 
 # Code held in a variable, as by quote(), is the model's code too.
-evaluate_model <- function(code, env) {
-  value <- eval(code, new_mask(code, env))
-  if (is.language(value)) eval(value, new_mask(value, env)) else value
+evaluate_model <- function(trace, code, env) {
+  mask <- new_mask(code, env)
+  # The variables that the code leaves are the model's as well.
+  trace$masks <- c(trace$masks, mask)
+  value <- eval(code, mask)
+  if (is.language(value)) evaluate_model(trace, value, env) else value
 }
 
 check_alive <- function(architecture) {
@@ -126,6 +130,7 @@ stop_too_deep <- function() {
 # Begins a pass and runs `forward` in it, again where the pass found parts of the
 # model that building it had not shown.
 run_pass <- function(trace, forward) {
+  trace$outer_frames <- sys.nframe()
   repeat {
     begin_pass(trace)
     result <- tryCatch(
@@ -170,7 +175,7 @@ trace_forward <- function(architecture, batch_size) {
       x <- append_value(trace, "input", integer(), attributes, "input")
       architecture$module$forward(new_tensor(trace, x))
     })
-    if (trace$open != 0L || length(trace$path) > 0L) {
+    if (trace$open != 0L || nzchar(program_layer_label(trace$program))) {
       stop_agbudget(
         "bad_model", "The model's forward pass caught an error that left a layer or an ",
         "`ag_checkpoint()` half done; what it would keep in memory is not known."
@@ -182,9 +187,14 @@ trace_forward <- function(architecture, batch_size) {
         describe(output), "."
       )
     }
-    program_end_layer(trace$program, output[["id"]])
+    output <- tensor_value(output)
+    program_end_layer(trace$program, output)
+    # A parameter that was frozen, used, and thawed: how it is left is what counts.
+    if (program_switches_gradients(trace$program)) {
+      parameter_ids(trace, architecture$module)
+    }
     parameters <- architecture$parameters %||% program_built_parameters(trace$program)
-    program_finish(trace$program, output[["id"]], parameters)
+    program_finish(trace$program, output, parameters)
     trace$program
   })
 }
@@ -200,8 +210,9 @@ parameter_ids <- function(trace, module) {
       describe(parameters), "."
     )
   }
-  ids <- integer(length(parameters))
-  for (i in seq_along(parameters)) {
+  ids <- tensor_ids(trace$program, parameters, trace, trace$pass)
+  are_parameters <- program_are_parameters(trace$program, ids)
+  for (i in which(!are_parameters)) {
     parameter <- parameters[[i]]
     ids[[i]] <- if (inherits(parameter, "agbudget_parameter")) {
       operand_id(trace, parameter, "parameters", "parameters()")

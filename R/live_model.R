@@ -44,8 +44,7 @@ live_tensor <- function(trace, tensor, drawn = FALSE) {
 live_tensor_id <- function(trace, tensor) {
   symbolic <- live_tensor(trace, tensor)
   symbolic$requires_grad <- isTRUE(tensor$requires_grad)
-  follow_requires_grad(trace, symbolic)
-  symbolic[["id"]]
+  operand_id(trace, symbolic, "tensor", "ag_param()")
 }
 
 restart_pass_with <- function(object) signal_agbudget("restart", object = object)
@@ -244,6 +243,7 @@ architecture_parameters <- function(architecture) {
 
 duplicated_objects <- function(tensors) {
   ids <- vapply(tensors, function(tensor) {
+    if (inherits(tensor, "agbudget_tensor")) return(as.numeric(tensor_value(tensor)))
     if (is.environment(tensor)) as.numeric(tensor[["id"]]) else NA_real_
   }, 0)
   duplicated(ids)

@@ -37,8 +37,8 @@ linear_layer <- function(weight, bias, activation) {
       describe(activation), "."
     )
   }
-  rows <- .subset2(weight, "rows")
-  cols <- .subset2(weight, "cols")
+  rows <- tensor_rows(weight)
+  cols <- tensor_cols(weight)
   call <- sprintf("ag_linear(%.15g, %.15g)", cols, rows)
   # ggmlR takes any other name as no activation.
   code <- match(activation %||% "none", c("relu", "sigmoid", "tanh", "softmax"), 0L)
@@ -67,7 +67,7 @@ dropout_layer <- function(rate) {
 }
 
 batch_norm_layer <- function(gamma, beta, eps, momentum) {
-  rows <- .subset2(gamma, "rows")
+  rows <- tensor_rows(gamma)
   call <- sprintf("ag_batch_norm(%.15g)", rows)
   layer <- new_layer("batch_norm", call)
   env <- new_layer_environment("ag_batch_norm", list(
@@ -113,12 +113,10 @@ layer_norm_layer <- function(rows, gamma, beta, eps) {
 }
 
 embedding_layer <- function(weight) {
-  call <- sprintf(
-    "ag_embedding(%.15g, %.15g)", .subset2(weight, "cols"), .subset2(weight, "rows")
-  )
+  call <- sprintf("ag_embedding(%.15g, %.15g)", tensor_cols(weight), tensor_rows(weight))
   layer <- new_layer("embedding", call)
   env <- new_layer_environment("ag_embedding", list(
-    weight = weight, vocab_size = .subset2(weight, "cols"), dim = .subset2(weight, "rows")
+    weight = weight, vocab_size = tensor_cols(weight), dim = tensor_rows(weight)
   ), list(rows = 1, indices = TRUE))
   env$forward <- function(idx) {
     expect_rows(idx, 1, indices = TRUE)
@@ -130,7 +128,7 @@ embedding_layer <- function(weight) {
 
 # `weights` are W_q, W_k, W_v and W_o.
 attention_layer <- function(weights, b_o, heads, dropout) {
-  d <- .subset2(weights$W_q, "cols")
+  d <- tensor_cols(weights$W_q)
   call <- sprintf("ag_multihead_attention(%.15g, %.15g)", d, heads)
   layer <- new_layer("attention", call)
   env <- new_layer_environment("ag_multihead_attention", c(weights, list(

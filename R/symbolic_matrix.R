@@ -44,9 +44,8 @@ symbolic_vector <- function(n, bytes = 8L, drawn = FALSE) {
 
 # The value of a tensor: a matrix of its shape.
 symbolic_data <- function(tensor) {
-  field <- function(name) .subset2(tensor, name)
-  symbolic_value(field("id"), field("trace"), c(field("rows"), field("cols")),
-                 pass = field("pass"))
+  symbolic_value(tensor_value(tensor), .subset2(tensor, "trace"), dim(tensor),
+                 pass = .subset2(tensor, "pass"))
 }
 
 # A real matrix or vector becomes a constant of the program where it is first used. One

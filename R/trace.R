@@ -13,10 +13,9 @@ new_trace <- function() {
   trace$program <- program_new()
   trace$pass <- 0L
   trace$passes <- 0L
-  trace$labels <- list()
-  trace$path <- list()
   trace$open <- 0L
   trace$hosts <- list()
+  trace$masks <- list()
   trace
 }
 
@@ -66,9 +65,9 @@ current_trace <- function(caller) {
 # Starts a forward pass on what building left.
 begin_pass <- function(trace) {
   trace$pass <- trace$passes <- trace$passes + 1L
-  trace$labels <- list()
-  trace$path <- list()
   trace$open <- 0L
+  trace$unrecorded <- FALSE
+  trace$arguments <- list()
   recent <- function(host) host$pass == 0L || host$pass == trace$pass - 1L
   if (length(trace$hosts) > 0L) trace$hosts <- Filter(recent, trace$hosts)
   program_begin_forward(trace$program)
@@ -82,9 +81,21 @@ resume_building <- function(trace) {
 # Appends an instruction and returns the new value: id, rows, columns, and whether
 # it requires a gradient. `call` is what to name in a message about shapes.
 append_value <- function(trace, operation, operands, attributes, call) {
+  if (isTRUE(trace$unrecorded)) bind_values(trace)
   value <- program_append(trace$program, operation, operands, attributes)
   if (is.character(value)) stop_from_core(value, trace, call)
+  if (value[[4L]] == 0 && trace$pass != 0L) trace$unrecorded <- TRUE
   value
+}
+
+# A value that needs no gradient is on no tape: it lives as long as the user's code
+# refers to it. Tells the program what is referred to while the next operation runs.
+bind_values <- function(trace) {
+  frames <- sys.frames()
+  trace$arguments <- program_bind(
+    trace$program, frames, trace$outer_frames, trace, trace$pass, trace$hosts,
+    trace$arguments
+  )
 }
 
 stop_from_core <- function(failure, trace, call) {
@@ -95,10 +106,8 @@ stop_from_core <- function(failure, trace, call) {
       " at `", call, "`."
     )
   }
-  where <- ""
-  if (length(trace$path) > 0L) {
-    where <- paste0(" (layer ", trace$path[[length(trace$path)]]$label, ")")
-  }
+  label <- program_layer_label(trace$program)
+  where <- if (nzchar(label)) paste0(" (layer ", label, ")")
   colon <- if (startsWith(failure, "expects")) " " else ": "
   stop_agbudget(kind, "`", call, "`", where, colon, failure, ".")
 }
@@ -109,19 +118,31 @@ stop_from_core <- function(failure, trace, call) {
 emit <- function(operation, operands, attributes = numeric(),
                  call = paste0("ag_", operation, "()")) {
   trace <- current_trace(call)
-  ids <- integer(length(operands))
-  for (i in seq_along(operands)) {
-    ids[[i]] <- operand_id(trace, operands[[i]], names(operands)[[i]], call)
-  }
+  ids <- operand_ids(trace, operands, call)
   new_tensor(trace, append_value(trace, operation, ids, attributes, call))
 }
 
+operand_ids <- function(trace, operands, call) {
+  ids <- tensor_ids(trace$program, operands, trace, trace$pass)
+  if (!anyNA(ids)) return(ids)
+  for (i in which(is.na(ids))) {
+    ids[[i]] <- other_operand_id(trace, operands[[i]], names(operands)[[i]], call)
+  }
+  ids
+}
+
 operand_id <- function(trace, x, argument, call) {
+  operands <- list(x)
+  names(operands) <- argument
+  operand_ids(trace, operands, call)
+}
+
+# Of an operand that is no symbolic tensor, or one that must not be used here.
+other_operand_id <- function(trace, x, argument, call) {
   if (inherits(x, "agbudget_value")) {
     if (!identical(.subset2(x, "trace"), trace)) stop_stale(call, "call")
     pass <- .subset2(x, "pass")
     if (pass != 0L && pass != trace$pass) stop_stale(call, "forward pass")
-    if (is.environment(x)) follow_requires_grad(trace, x)
     return(.subset2(x, "id"))
   }
   if (inherits(x, "agbudget_probe")) probe_failed(x)
@@ -147,29 +168,23 @@ stop_stale <- function(call, origin) {
   )
 }
 
-# `p$requires_grad <- FALSE` between making a tensor and using it.
-follow_requires_grad <- function(trace, x) {
-  wanted <- isTRUE(.subset2(x, "requires_grad"))
-  if (wanted != .subset2(x, "required_grad")) {
-    program_set_requires_grad(trace$program, .subset2(x, "id"), wanted)
-  }
-}
-
 # Symbolic tensors --------------------------------------------------------------
 
 # Reference semantics as in ggmlR: `p$requires_grad <- FALSE` freezes a parameter
-# wherever it is used.
+# wherever it is used from then on. `value` is what the program answered with.
 new_tensor <- function(trace, value, class = tensor_class) {
   tensor <- new.env(hash = FALSE, parent = emptyenv())
-  tensor$id <- value[[1L]]
-  tensor$rows <- value[[2L]]
-  tensor$cols <- value[[3L]]
-  tensor$requires_grad <- tensor$required_grad <- value[[4L]] != 0
+  tensor$value <- value
+  tensor$requires_grad <- value[[4L]] != 0
   tensor$pass <- trace$pass
   tensor$trace <- trace
   class(tensor) <- class
   tensor
 }
+
+tensor_value <- function(x) as.integer(.subset2(x, "value")[[1L]])
+tensor_rows <- function(x) .subset2(x, "value")[[2L]]
+tensor_cols <- function(x) .subset2(x, "value")[[3L]]
 
 tensor_class <- c("agbudget_tensor", "agbudget_value", "ag_tensor")
 parameter_class <- c("agbudget_parameter", tensor_class)
@@ -188,10 +203,10 @@ no_values <- function(what) {
 }
 
 #' @export
-dim.agbudget_tensor <- function(x) c(.subset2(x, "rows"), .subset2(x, "cols"))
+dim.agbudget_tensor <- function(x) .subset2(x, "value")[2:3]
 
 #' @export
-length.agbudget_tensor <- function(x) .subset2(x, "rows") * .subset2(x, "cols")
+length.agbudget_tensor <- function(x) tensor_rows(x) * tensor_cols(x)
 
 #' @export
 `$.agbudget_tensor` <- function(x, name) {
@@ -201,7 +216,7 @@ length.agbudget_tensor <- function(x) .subset2(x, "rows") * .subset2(x, "cols")
     grad_fn = NULL,
     device = "cpu",
     dtype = "f32",
-    x[[name]]
+    .subset2(x, name)
   )
 }
 
@@ -263,24 +278,18 @@ in_layer <- function(layer, code) {
   # Run while the model is built, it is no layer of the forward pass.
   if (trace$pass == 0L) return(code)
   if (layer$pass != trace$pass) {
-    count <- (trace$labels[[layer$kind]] %||% 0L) + 1L
-    trace$labels[[layer$kind]] <- count
     layer$pass <- trace$pass
-    layer$label <- paste0(layer$kind, "_", count)
-    layer$index <- program_begin_layer(trace$program, layer$label, layer$call)
+    layer$index <- program_begin_layer(trace$program, layer$kind, layer$call)
   } else {
     program_resume_layer(trace$program, layer$index)
   }
-  depth <- length(trace$path)
-  trace$path[[depth + 1L]] <- layer
-  result <- force(code)
-  trace$path[[depth + 1L]] <- NULL
+  result <- code
   if (inherits(result, "agbudget_tensor")) {
-    program_end_layer(trace$program, .subset2(result, "id"))
+    program_end_layer(trace$program, tensor_value(result))
   } else if (!inherits(result, "agbudget_probe")) {
     stop_agbudget(
-      "bad_model", "The forward pass of layer ", layer$label, " must return a ",
-      "tensor, not ", describe(result), "."
+      "bad_model", "The forward pass of layer ", program_layer_label(trace$program),
+      " must return a tensor, not ", describe(result), "."
     )
   }
   result

@@ -96,27 +96,69 @@ BEGIN_RCPP
 END_RCPP
 }
 // program_append
-SEXP program_append(SEXP program, const std::string& operation, const std::vector<int>& operands, const Rcpp::NumericVector& attributes);
+SEXP program_append(SEXP program, SEXP operation, SEXP operands, SEXP attributes);
 RcppExport SEXP _agbudget_program_append(SEXP programSEXP, SEXP operationSEXP, SEXP operandsSEXP, SEXP attributesSEXP) {
 BEGIN_RCPP
     Rcpp::RObject rcpp_result_gen;
     Rcpp::traits::input_parameter< SEXP >::type program(programSEXP);
-    Rcpp::traits::input_parameter< const std::string& >::type operation(operationSEXP);
-    Rcpp::traits::input_parameter< const std::vector<int>& >::type operands(operandsSEXP);
-    Rcpp::traits::input_parameter< const Rcpp::NumericVector& >::type attributes(attributesSEXP);
+    Rcpp::traits::input_parameter< SEXP >::type operation(operationSEXP);
+    Rcpp::traits::input_parameter< SEXP >::type operands(operandsSEXP);
+    Rcpp::traits::input_parameter< SEXP >::type attributes(attributesSEXP);
     rcpp_result_gen = Rcpp::wrap(program_append(program, operation, operands, attributes));
     return rcpp_result_gen;
 END_RCPP
 }
-// program_set_requires_grad
-void program_set_requires_grad(SEXP program, int id, bool requires_grad);
-RcppExport SEXP _agbudget_program_set_requires_grad(SEXP programSEXP, SEXP idSEXP, SEXP requires_gradSEXP) {
+// tensor_ids
+SEXP tensor_ids(SEXP program, SEXP objects, SEXP trace, int pass);
+RcppExport SEXP _agbudget_tensor_ids(SEXP programSEXP, SEXP objectsSEXP, SEXP traceSEXP, SEXP passSEXP) {
+BEGIN_RCPP
+    Rcpp::RObject rcpp_result_gen;
+    Rcpp::traits::input_parameter< SEXP >::type program(programSEXP);
+    Rcpp::traits::input_parameter< SEXP >::type objects(objectsSEXP);
+    Rcpp::traits::input_parameter< SEXP >::type trace(traceSEXP);
+    Rcpp::traits::input_parameter< int >::type pass(passSEXP);
+    rcpp_result_gen = Rcpp::wrap(tensor_ids(program, objects, trace, pass));
+    return rcpp_result_gen;
+END_RCPP
+}
+// program_bind
+SEXP program_bind(SEXP program, SEXP frames, int outer, SEXP trace, int pass, SEXP hosts, Rcpp::List arguments);
+RcppExport SEXP _agbudget_program_bind(SEXP programSEXP, SEXP framesSEXP, SEXP outerSEXP, SEXP traceSEXP, SEXP passSEXP, SEXP hostsSEXP, SEXP argumentsSEXP) {
+BEGIN_RCPP
+    Rcpp::RObject rcpp_result_gen;
+    Rcpp::traits::input_parameter< SEXP >::type program(programSEXP);
+    Rcpp::traits::input_parameter< SEXP >::type frames(framesSEXP);
+    Rcpp::traits::input_parameter< int >::type outer(outerSEXP);
+    Rcpp::traits::input_parameter< SEXP >::type trace(traceSEXP);
+    Rcpp::traits::input_parameter< int >::type pass(passSEXP);
+    Rcpp::traits::input_parameter< SEXP >::type hosts(hostsSEXP);
+    Rcpp::traits::input_parameter< Rcpp::List >::type arguments(argumentsSEXP);
+    rcpp_result_gen = Rcpp::wrap(program_bind(program, frames, outer, trace, pass, hosts, arguments));
+    return rcpp_result_gen;
+END_RCPP
+}
+// program_keep
+void program_keep(SEXP program, Rcpp::List objects, SEXP outside, SEXP trace, SEXP hosts);
+RcppExport SEXP _agbudget_program_keep(SEXP programSEXP, SEXP objectsSEXP, SEXP outsideSEXP, SEXP traceSEXP, SEXP hostsSEXP) {
 BEGIN_RCPP
     Rcpp::traits::input_parameter< SEXP >::type program(programSEXP);
-    Rcpp::traits::input_parameter< int >::type id(idSEXP);
-    Rcpp::traits::input_parameter< bool >::type requires_grad(requires_gradSEXP);
-    program_set_requires_grad(program, id, requires_grad);
+    Rcpp::traits::input_parameter< Rcpp::List >::type objects(objectsSEXP);
+    Rcpp::traits::input_parameter< SEXP >::type outside(outsideSEXP);
+    Rcpp::traits::input_parameter< SEXP >::type trace(traceSEXP);
+    Rcpp::traits::input_parameter< SEXP >::type hosts(hostsSEXP);
+    program_keep(program, objects, outside, trace, hosts);
     return R_NilValue;
+END_RCPP
+}
+// program_are_parameters
+Rcpp::LogicalVector program_are_parameters(SEXP program, const Rcpp::IntegerVector& ids);
+RcppExport SEXP _agbudget_program_are_parameters(SEXP programSEXP, SEXP idsSEXP) {
+BEGIN_RCPP
+    Rcpp::RObject rcpp_result_gen;
+    Rcpp::traits::input_parameter< SEXP >::type program(programSEXP);
+    Rcpp::traits::input_parameter< const Rcpp::IntegerVector& >::type ids(idsSEXP);
+    rcpp_result_gen = Rcpp::wrap(program_are_parameters(program, ids));
+    return rcpp_result_gen;
 END_RCPP
 }
 // program_built_parameters
@@ -141,14 +183,24 @@ BEGIN_RCPP
 END_RCPP
 }
 // program_begin_layer
-int program_begin_layer(SEXP program, const std::string& label, const std::string& kind);
-RcppExport SEXP _agbudget_program_begin_layer(SEXP programSEXP, SEXP labelSEXP, SEXP kindSEXP) {
+int program_begin_layer(SEXP program, const char* name, const char* kind);
+RcppExport SEXP _agbudget_program_begin_layer(SEXP programSEXP, SEXP nameSEXP, SEXP kindSEXP) {
 BEGIN_RCPP
     Rcpp::RObject rcpp_result_gen;
     Rcpp::traits::input_parameter< SEXP >::type program(programSEXP);
-    Rcpp::traits::input_parameter< const std::string& >::type label(labelSEXP);
-    Rcpp::traits::input_parameter< const std::string& >::type kind(kindSEXP);
-    rcpp_result_gen = Rcpp::wrap(program_begin_layer(program, label, kind));
+    Rcpp::traits::input_parameter< const char* >::type name(nameSEXP);
+    Rcpp::traits::input_parameter< const char* >::type kind(kindSEXP);
+    rcpp_result_gen = Rcpp::wrap(program_begin_layer(program, name, kind));
+    return rcpp_result_gen;
+END_RCPP
+}
+// program_layer_label
+std::string program_layer_label(SEXP program);
+RcppExport SEXP _agbudget_program_layer_label(SEXP programSEXP) {
+BEGIN_RCPP
+    Rcpp::RObject rcpp_result_gen;
+    Rcpp::traits::input_parameter< SEXP >::type program(programSEXP);
+    rcpp_result_gen = Rcpp::wrap(program_layer_label(program));
     return rcpp_result_gen;
 END_RCPP
 }
@@ -170,6 +222,16 @@ BEGIN_RCPP
     Rcpp::traits::input_parameter< int >::type output(outputSEXP);
     program_end_layer(program, output);
     return R_NilValue;
+END_RCPP
+}
+// program_switches_gradients
+bool program_switches_gradients(SEXP program);
+RcppExport SEXP _agbudget_program_switches_gradients(SEXP programSEXP) {
+BEGIN_RCPP
+    Rcpp::RObject rcpp_result_gen;
+    Rcpp::traits::input_parameter< SEXP >::type program(programSEXP);
+    rcpp_result_gen = Rcpp::wrap(program_switches_gradients(program));
+    return rcpp_result_gen;
 END_RCPP
 }
 // program_begin_forward
@@ -274,12 +336,17 @@ static const R_CallMethodDef CallEntries[] = {
     {"_agbudget_object_address", (DL_FUNC) &_agbudget_object_address, 1},
     {"_agbudget_unused_argument", (DL_FUNC) &_agbudget_unused_argument, 2},
     {"_agbudget_program_append", (DL_FUNC) &_agbudget_program_append, 4},
-    {"_agbudget_program_set_requires_grad", (DL_FUNC) &_agbudget_program_set_requires_grad, 3},
+    {"_agbudget_tensor_ids", (DL_FUNC) &_agbudget_tensor_ids, 4},
+    {"_agbudget_program_bind", (DL_FUNC) &_agbudget_program_bind, 7},
+    {"_agbudget_program_keep", (DL_FUNC) &_agbudget_program_keep, 5},
+    {"_agbudget_program_are_parameters", (DL_FUNC) &_agbudget_program_are_parameters, 2},
     {"_agbudget_program_built_parameters", (DL_FUNC) &_agbudget_program_built_parameters, 1},
     {"_agbudget_program_values", (DL_FUNC) &_agbudget_program_values, 2},
     {"_agbudget_program_begin_layer", (DL_FUNC) &_agbudget_program_begin_layer, 3},
+    {"_agbudget_program_layer_label", (DL_FUNC) &_agbudget_program_layer_label, 1},
     {"_agbudget_program_resume_layer", (DL_FUNC) &_agbudget_program_resume_layer, 2},
     {"_agbudget_program_end_layer", (DL_FUNC) &_agbudget_program_end_layer, 2},
+    {"_agbudget_program_switches_gradients", (DL_FUNC) &_agbudget_program_switches_gradients, 1},
     {"_agbudget_program_begin_forward", (DL_FUNC) &_agbudget_program_begin_forward, 1},
     {"_agbudget_program_resume_building", (DL_FUNC) &_agbudget_program_resume_building, 1},
     {"_agbudget_program_finish", (DL_FUNC) &_agbudget_program_finish, 3},

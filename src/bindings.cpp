@@ -1,4 +1,4 @@
-// The only file that knows R: convert, call the core, convert back.
+// Where R and the core meet: convert, call the core, convert back.
 
 #include <Rcpp.h>
 
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "program.h"
+#include "references.h"
 #include "training_memory.h"
 #include "training_step.h"
 
@@ -159,6 +160,15 @@ namespace {
 
 using ProgramPtr = Rcpp::XPtr<agbudget::Program>;
 
+// Without the copy of the pointer's SEXP that an XPtr holds.
+agbudget::Program& program_at(SEXP pointer) {
+  auto* program = TYPEOF(pointer) == EXTPTRSXP
+                      ? static_cast<agbudget::Program*>(R_ExternalPtrAddr(pointer))
+                      : nullptr;
+  if (program == nullptr) Rcpp::stop("a program is gone");
+  return *program;
+}
+
 // Calls the core. What a user's input can cause comes back as a message with a
 // `kind`, for R to raise; anything else is a defect and an ordinary error.
 template <typename Call>
@@ -175,10 +185,6 @@ SEXP guarded(Call call) {
   } catch (const std::overflow_error& error) {
     return failure("too_large", error.what());
   }
-}
-
-std::vector<std::int64_t> as_integers(const Rcpp::NumericVector& numbers) {
-  return std::vector<std::int64_t>(numbers.begin(), numbers.end());
 }
 
 const char* phase_name(agbudget::Phase phase) {
@@ -290,28 +296,98 @@ SEXP unused_argument(SEXP name, SEXP environment) {
 
 // The new value: its id, rows, columns, and whether it requires a gradient.
 // [[Rcpp::export(rng = false)]]
-SEXP program_append(SEXP program, const std::string& operation,
-                    const std::vector<int>& operands,
-                    const Rcpp::NumericVector& attributes) {
+SEXP program_append(SEXP program, SEXP operation, SEXP operands, SEXP attributes) {
   return guarded([&]() -> SEXP {
-    agbudget::Program& target = *ProgramPtr(program);
-    const agbudget::ValueId id = target.append(agbudget::opcode_named(operation),
-                                               operands, as_integers(attributes));
+    agbudget::Program& target = program_at(program);
+    const Rcpp::Shield<SEXP> values(Rf_coerceVector(operands, INTSXP));
+    const Rcpp::Shield<SEXP> options(Rf_coerceVector(attributes, REALSXP));
+    const int* ids = INTEGER(values);
+    const double* numbers = REAL(options);
+    const agbudget::ValueId id =
+        target.append(agbudget::opcode_named(CHAR(STRING_ELT(operation, 0))),
+                      std::vector<agbudget::ValueId>(ids, ids + Rf_xlength(operands)),
+                      agbudget::Attributes(numbers, numbers + Rf_xlength(attributes)));
     const agbudget::Value& value = target.value(id);
-    return Rcpp::NumericVector::create(id, static_cast<double>(value.shape.rows),
-                                       static_cast<double>(value.shape.cols),
-                                       value.requires_gradient);
+    const SEXP result = Rf_allocVector(REALSXP, 4);
+    REAL(result)[0] = id;
+    REAL(result)[1] = static_cast<double>(value.shape.rows);
+    REAL(result)[2] = static_cast<double>(value.shape.cols);
+    REAL(result)[3] = value.requires_gradient;
+    return result;
   });
 }
 
+// The ids of those objects that are tensors of this trace, and of this pass or of the
+// built model; NA for the others. Whether the user wants their gradients is told to the
+// program, for ggmlR's operations ask when they run.
 // [[Rcpp::export(rng = false)]]
-void program_set_requires_grad(SEXP program, int id, bool requires_grad) {
-  ProgramPtr(program)->set_requires_gradient(id, requires_grad);
+SEXP tensor_ids(SEXP program, SEXP objects, SEXP trace, int pass) {
+  agbudget::Program& target = program_at(program);
+  const R_xlen_t n = Rf_xlength(objects);
+  const Rcpp::Shield<SEXP> ids(Rf_allocVector(INTSXP, n));
+  for (R_xlen_t i = 0; i < n; ++i) {
+    const SEXP object = VECTOR_ELT(objects, i);
+    const int id = tensor_id(object, trace, pass);
+    INTEGER(ids)[i] = id;
+    if (id == NA_INTEGER) continue;
+    const bool wanted = tensor_requires_grad(object);
+    if (wanted != target.value(id).requires_gradient) {
+      target.set_requires_gradient(id, wanted);
+    }
+  }
+  return ids;
+}
+
+// What the frames after the first `outer` hold while the next instruction runs. The
+// arguments of calls, a list of frames and ids, are returned for the next time.
+// [[Rcpp::export(rng = false)]]
+SEXP program_bind(SEXP program, SEXP frames, int outer, SEXP trace, int pass, SEXP hosts,
+                  Rcpp::List arguments) {
+  References references(trace, pass, hosts);
+  for (; outer > 0 && frames != R_NilValue; --outer) frames = CDR(frames);
+  Rcpp::List seen(Rf_length(frames));
+  for (R_xlen_t i = 0; frames != R_NilValue; frames = CDR(frames), ++i) {
+    const SEXP frame = CAR(frames);
+    references.follow_frame(frame);
+    std::vector<int> held = references.arguments();
+    if (i < arguments.size()) {
+      const Rcpp::List before = arguments[i];
+      if (static_cast<SEXP>(before[0]) == frame) {
+        const Rcpp::IntegerVector ids = before[1];
+        held.insert(held.end(), ids.begin(), ids.end());
+      }
+    }
+    std::sort(held.begin(), held.end());
+    held.erase(std::unique(held.begin(), held.end()), held.end());
+    program_at(program).bind(held);
+    seen[i] = Rcpp::List::create(frame, Rcpp::wrap(held));
+  }
+  program_at(program).bind(references.values());
+  return seen;
+}
+
+// The built model refers to whatever can be reached from these objects.
+// [[Rcpp::export(rng = false)]]
+void program_keep(SEXP program, Rcpp::List objects, SEXP outside, SEXP trace,
+                  SEXP hosts) {
+  References references(trace, 0, hosts);
+  for (const SEXP object : objects) references.follow(object, outside);
+  program_at(program).keep(references.values());
+}
+
+// [[Rcpp::export(rng = false)]]
+Rcpp::LogicalVector program_are_parameters(SEXP program, const Rcpp::IntegerVector& ids) {
+  Rcpp::LogicalVector are_parameters(ids.size());
+  for (R_xlen_t i = 0; i < ids.size(); ++i) {
+    are_parameters[i] =
+        ids[i] != NA_INTEGER && program_at(program).value(ids[i]).is_parameter;
+  }
+  return are_parameters;
 }
 
 // [[Rcpp::export(rng = false)]]
 std::vector<int> program_built_parameters(SEXP program) {
-  return ProgramPtr(program)->built_parameters();
+  return program_at(program).built_parameters();
 }
 
 // Rows and columns of values.
@@ -319,7 +395,7 @@ std::vector<int> program_built_parameters(SEXP program) {
 Rcpp::NumericMatrix program_values(SEXP program, const std::vector<int>& ids) {
   Rcpp::NumericMatrix shapes(static_cast<int>(ids.size()), 2);
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    const agbudget::Shape& shape = ProgramPtr(program)->value(ids[i]).shape;
+    const agbudget::Shape& shape = program_at(program).value(ids[i]).shape;
     shapes(static_cast<int>(i), 0) = static_cast<double>(shape.rows);
     shapes(static_cast<int>(i), 1) = static_cast<double>(shape.cols);
   }
@@ -327,36 +403,49 @@ Rcpp::NumericMatrix program_values(SEXP program, const std::vector<int>& ids) {
 }
 
 // [[Rcpp::export(rng = false)]]
-int program_begin_layer(SEXP program, const std::string& label, const std::string& kind) {
-  return ProgramPtr(program)->begin_layer(label, kind);
+int program_begin_layer(SEXP program, const char* name, const char* kind) {
+  return program_at(program).begin_layer(name, kind);
+}
+
+// "" outside of layers.
+// [[Rcpp::export(rng = false)]]
+std::string program_layer_label(SEXP program) {
+  const agbudget::Program& target = program_at(program);
+  if (target.depth() == 1) return "";
+  return target.layers()[static_cast<std::size_t>(target.current_layer())].label;
 }
 
 // [[Rcpp::export(rng = false)]]
 void program_resume_layer(SEXP program, int layer) {
-  ProgramPtr(program)->resume_layer(layer);
+  program_at(program).resume_layer(layer);
 }
 
 // [[Rcpp::export(rng = false)]]
 void program_end_layer(SEXP program, int output) {
-  ProgramPtr(program)->end_layer(output);
+  program_at(program).end_layer(output);
 }
 
 // [[Rcpp::export(rng = false)]]
-void program_begin_forward(SEXP program) { ProgramPtr(program)->begin_forward(); }
+bool program_switches_gradients(SEXP program) {
+  return !program_at(program).gradient_switches().empty();
+}
 
 // [[Rcpp::export(rng = false)]]
-void program_resume_building(SEXP program) { ProgramPtr(program)->resume_building(); }
+void program_begin_forward(SEXP program) { program_at(program).begin_forward(); }
+
+// [[Rcpp::export(rng = false)]]
+void program_resume_building(SEXP program) { program_at(program).resume_building(); }
 
 // [[Rcpp::export(rng = false)]]
 void program_finish(SEXP program, int output, const std::vector<int>& parameters) {
-  agbudget::Program& target = *ProgramPtr(program);
+  agbudget::Program& target = program_at(program);
   target.set_output(output);
   target.set_parameters(parameters);
 }
 
 // [[Rcpp::export(rng = false)]]
 Rcpp::List program_layers(SEXP program) {
-  const auto& layers = ProgramPtr(program)->layers();
+  const auto& layers = program_at(program).layers();
   const R_xlen_t n = static_cast<R_xlen_t>(layers.size());
   Rcpp::CharacterVector label(n), kind(n);
   Rcpp::NumericVector rows(n), cols(n), parameters(n);
@@ -381,7 +470,7 @@ SEXP run_training_program(SEXP program, double rows, double cols, bool indices,
         training_plan(rows, cols, indices, optimizer, loss, retained, accumulate_steps);
     plan.resident = true;
     const agbudget::TrainingRecord record =
-        agbudget::run_training(*ProgramPtr(program), plan);
+        agbudget::run_training(program_at(program), plan);
     return Rcpp::List::create(
         Rcpp::_["timeline"] = timeline_list(record.events),
         Rcpp::_["peak"] = static_cast<double>(record.peak_event + 1),
@@ -399,7 +488,7 @@ SEXP run_training_peak(SEXP program, double rows, double cols, bool indices,
         training_plan(rows, cols, indices, optimizer, loss, retained, accumulate_steps);
     plan.details = false;
     const agbudget::TrainingRecord record =
-        agbudget::run_training(*ProgramPtr(program), plan);
+        agbudget::run_training(program_at(program), plan);
     return Rcpp::NumericVector::create(static_cast<double>(record.peak().live));
   });
 }
@@ -416,7 +505,7 @@ SEXP run_training_resident(SEXP program, double rows, double cols, bool indices,
     plan.resident = true;
     plan.updates = updates;
     const agbudget::TrainingRecord record =
-        agbudget::run_training(*ProgramPtr(program), plan);
+        agbudget::run_training(program_at(program), plan);
     return Rcpp::NumericVector::create(static_cast<double>(record.resident_bytes));
   });
 }

@@ -71,8 +71,8 @@ Collector::Collector()
 
 Collector::Ticket Collector::append(std::int64_t words, std::int32_t nodes,
                                     Bytes malloc_bytes) {
-  Item item{words, nodes, 0,     no_ticket,       0, Generation::young,
-            false, false, malloc_bytes > 0};
+  Item item{words, nodes,           0, no_ticket, 0, Generation::young, false,
+            false, malloc_bytes > 0};
   if (item.has_chunk) item.chunk = allocator_.allocate(malloc_bytes);
   used_words_ += words;
   nodes_ += nodes;

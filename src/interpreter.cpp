@@ -43,11 +43,22 @@ void Interpreter::find_last_uses() {
       }
     }
   }
+  // A variable of the user's code may hold a value for longer than it is used.
+  for (const Instruction& instruction : instructions) {
+    const ValueId id = instruction.result;
+    std::size_t& last = last_use_[static_cast<std::size_t>(id)];
+    const std::size_t bound = program_.value(id).bound_until;
+    if (bound <= last) continue;
+    last = bound;
+    late_releases_.emplace_back(bound, id);
+  }
+  std::sort(late_releases_.begin(), late_releases_.end());
 }
 
 void Interpreter::build() {
   engine_.begin("build");
   run(0, program_.forward_begin());
+  apply_switches(program_.forward_begin());
 }
 
 TensorPtr Interpreter::forward(const TensorPtr& input) {
@@ -55,6 +66,7 @@ TensorPtr Interpreter::forward(const TensorPtr& input) {
   // The pass starts with the instruction that stands for the batch.
   slot(program_.instructions()[begin].result) = input;
   run(begin + 1, program_.instructions().size());
+  apply_switches(program_.instructions().size());
   TensorPtr output = value(program_.output());
   for (std::size_t i = begin; i < program_.instructions().size(); ++i) {
     slot(program_.instructions()[i].result).reset();
@@ -73,32 +85,48 @@ void Interpreter::run(std::size_t begin, std::size_t end) {
   for (std::size_t i = begin; i < end; ++i) {
     const Instruction& instruction = instructions[i];
     engine_.set_layer(instruction.layer);
+    apply_switches(i);
     if (instruction.op == Opcode::checkpoint_begin && engine_.enabled()) {
       i = run_checkpoint(i);
       continue;
     }
     TensorPtr& result = slot(instruction.result);
     result = execute(instruction);
-    const Value& known = program_.value(instruction.result);
-    if (known.overrides_gradient) result->requires_gradient = known.requires_gradient;
-    release_operands(i);
-    const bool unused = last_use_[static_cast<std::size_t>(instruction.result)] == i;
-    const bool kept = known.is_parameter || instruction.result == program_.output();
-    if (unused && !kept) result.reset();
+    release_after(i);
   }
 }
 
-void Interpreter::release_operands(std::size_t position) {
-  const auto& instructions = program_.instructions();
-  const bool building = position < program_.forward_begin();
-  for (const ValueId id : instructions[position].operands) {
-    // What building the model made and the forward pass uses is held by the model.
-    const bool persistent =
-        !building && id <= instructions[program_.forward_begin()].result;
-    if (persistent || value(id) == nullptr) continue;
-    if (program_.value(id).is_parameter || id == program_.output()) continue;
-    if (last_use_[static_cast<std::size_t>(id)] == position) slot(id).reset();
+void Interpreter::apply_switches(std::size_t position) {
+  const auto& switches = program_.gradient_switches();
+  auto next = std::lower_bound(
+      switches.begin(), switches.end(), position,
+      [](const GradientSwitch& change, std::size_t at) { return change.position < at; });
+  for (; next != switches.end() && next->position == position; ++next) {
+    const TensorPtr& tensor = value(next->value);
+    if (tensor) tensor->requires_gradient = next->requires_gradient;
   }
+}
+
+void Interpreter::release_after(std::size_t position) {
+  const Instruction& instruction = program_.instructions()[position];
+  for (const ValueId id : instruction.operands) release(id, position);
+  release(instruction.result, position);
+  const auto first = std::make_pair(position, ValueId{0});
+  for (auto late = std::lower_bound(late_releases_.begin(), late_releases_.end(), first);
+       late != late_releases_.end() && late->first == position; ++late) {
+    release(late->second, position);
+  }
+}
+
+void Interpreter::release(ValueId id, std::size_t position) {
+  if (last_use_[static_cast<std::size_t>(id)] != position) return;
+  const bool building = position < program_.forward_begin();
+  // What building the model made and the forward pass uses is held by the model.
+  const ValueId batch = program_.instructions()[program_.forward_begin()].result;
+  if (!building && id <= batch) return;
+  const Value& known = program_.value(id);
+  if (known.is_parameter || known.is_kept || id == program_.output()) return;
+  slot(id).reset();
 }
 
 TensorPtr Interpreter::host_value(const Instruction& instruction) {
@@ -113,6 +141,9 @@ TensorPtr Interpreter::host_value(const Instruction& instruction) {
                                            : engine_.reals(shape.length());
   } else {
     host->data = a[2] == bytes_per_integer ? engine_.logical(shape) : engine_.real(shape);
+  }
+  if (program_.value(instruction.result).is_kept) {
+    engine_.heap().claim(host->data.block, Component::weights);
   }
   return host;
 }
@@ -136,7 +167,7 @@ TensorPtr Interpreter::parameter(const Instruction& instruction) {
   TensorPtr tensor = engine_.tensor(data, Component::weights);
   tensor->is_parameter = true;
   tensor->layer = std::max(program_.value(instruction.result).layer, 0);
-  tensor->requires_gradient = program_.value(instruction.result).requires_gradient;
+  tensor->requires_gradient = true;
   return tensor;
 }
 
@@ -294,11 +325,8 @@ std::size_t Interpreter::run_checkpoint(std::size_t begin) {
   engine_.record_always(out, nullptr, std::move(inputs), {});
 
   slot(instructions[end].result) = std::move(out);
-  release_operands(end);
-  for (const ValueId id : captured_ids) {
-    const bool persistent = id <= instructions[program_.forward_begin()].result;
-    if (!persistent && last_use_[static_cast<std::size_t>(id)] == end) slot(id).reset();
-  }
+  release_after(end);
+  for (const ValueId id : captured_ids) release(id, end);
   return end;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "program.h"
@@ -34,7 +35,9 @@ class Interpreter {
 
   void find_last_uses();
   void run(std::size_t begin, std::size_t end);
-  void release_operands(std::size_t position);
+  void apply_switches(std::size_t position);
+  void release_after(std::size_t position);
+  void release(ValueId id, std::size_t position);
   TensorPtr execute(const Instruction& instruction);
   TensorPtr host_value(const Instruction& instruction);
   TensorPtr parameter(const Instruction& instruction);
@@ -48,6 +51,8 @@ class Interpreter {
   Engine& engine_;
   std::vector<TensorPtr> values_;
   std::vector<std::size_t> last_use_;
+  // What goes at an instruction that it is no operand of, in the order of instructions.
+  std::vector<std::pair<std::size_t, ValueId>> late_releases_;
   std::vector<std::size_t> segment_end_;  // of each checkpoint_begin
 };
 

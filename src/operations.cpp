@@ -40,10 +40,12 @@ Matrix mask_from(Engine& engine, const Matrix& condition) {
 Matrix expanded_operand(Engine& engine, const Matrix& a, const Matrix& b) {
   if (!a.has_dim() || !b.has_dim()) return b;
   if (b.shape().cols == 1 && a.shape().cols > 1) {
-    return matrix_from(engine, engine.reals(b.shape().rows), {b.shape().rows, a.shape().cols});
+    return matrix_from(engine, engine.reals(b.shape().rows),
+                       {b.shape().rows, a.shape().cols});
   }
   if (b.shape().rows == 1 && a.shape().rows > 1) {
-    return matrix_from(engine, engine.reals(b.shape().cols), {a.shape().rows, b.shape().cols});
+    return matrix_from(engine, engine.reals(b.shape().cols),
+                       {a.shape().rows, b.shape().cols});
   }
   return b;
 }
@@ -169,26 +171,26 @@ TensorPtr matmul(Engine& engine, const TensorPtr& a, const TensorPtr& b) {
   const bool b_needs = b->requires_gradient;
   const Matrix a_data = a->data;
   const Matrix b_data = b->data;
-  engine.record(
-      out, "matmul", {a, b}, {a_data, b_data}, {a_data, b_data},
-      [&engine, a_needs, b_needs, a_data, b_data](const Matrix&) -> Gradients {
-        Matrix for_a;
-        Matrix for_b;
-        if (a_needs) {
-          // The second argument of `grad_out %*% t(b)`: a list with the first is there
-          // before it.
-          Matrix transposed;
-          const BlockRef arguments = engine.holder();
-          transposed = engine.real({b_data.shape().cols, b_data.shape().rows});
-          engine.heap().hold(transposed.block, arguments);
-          for_a = engine.real(a_data.shape());
-        }
-        if (b_needs) {
-          const Matrix transposed = engine.real({a_data.shape().cols, a_data.shape().rows});
-          for_b = engine.real(b_data.shape());
-        }
-        return {for_a, for_b};
-      });
+  engine.record(out, "matmul", {a, b}, {a_data, b_data}, {a_data, b_data},
+                [&engine, a_needs, b_needs, a_data, b_data](const Matrix&) -> Gradients {
+                  Matrix for_a;
+                  Matrix for_b;
+                  if (a_needs) {
+                    // The second argument of `grad_out %*% t(b)`: a list with the first
+                    // is there before it.
+                    Matrix transposed;
+                    const BlockRef arguments = engine.holder();
+                    transposed = engine.real({b_data.shape().cols, b_data.shape().rows});
+                    engine.heap().hold(transposed.block, arguments);
+                    for_a = engine.real(a_data.shape());
+                  }
+                  if (b_needs) {
+                    const Matrix transposed =
+                        engine.real({a_data.shape().cols, a_data.shape().rows});
+                    for_b = engine.real(b_data.shape());
+                  }
+                  return {for_a, for_b};
+                });
   return out;
 }
 
@@ -527,8 +529,8 @@ TensorPtr cross_entropy_loss(Engine& engine, const TensorPtr& prediction,
   // quotient is fresh.
   const Matrix labels = target->data;
   const auto quotient = [&engine, shape, labels]() {
-    const Matrix negated =
-        labels.has_dim() ? engine.real(labels.shape()) : engine.reals(labels.shape().length());
+    const Matrix negated = labels.has_dim() ? engine.real(labels.shape())
+                                            : engine.reals(labels.shape().length());
     return engine.real(shape);
   };
   std::vector<Matrix> fields;

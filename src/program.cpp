@@ -165,11 +165,11 @@ Shape attention_shape(const Shape& q, const Shape& k, const Shape& v, const Shap
 
 }  // namespace
 
-Opcode opcode_named(const std::string& name) {
+Opcode opcode_named(std::string_view name) {
   for (const auto& [known, op] : opcode_names) {
     if (name == known) return op;
   }
-  throw std::invalid_argument("no operation is called '" + name + "'");
+  throw std::invalid_argument("no operation is called '" + std::string(name) + "'");
 }
 
 Program::Program() {
@@ -193,6 +193,7 @@ void Program::begin_forward() {
   building_ = false;
   forward_begin_ = instructions_.size();
   built_values_ = values_.size();
+  built_switches_ = gradient_switches_.size();
   reset_pass();
 }
 
@@ -200,23 +201,38 @@ void Program::resume_building() {
   building_ = true;
   instructions_.resize(forward_begin_);
   values_.resize(built_values_);
+  gradient_switches_.resize(built_switches_);
   reset_pass();
 }
 
 void Program::reset_pass() {
   for (Value& value : values_) {
     value.requires_gradient = value.declared_gradient;
-    value.overrides_gradient = false;
     value.layer = -1;
+    value.bound_until = 0;
+  }
+  for (const GradientSwitch& change : gradient_switches_) {
+    values_[index(change.value)].requires_gradient = change.requires_gradient;
   }
   layers_.assign(1, Layer{"model", "model", {}, 0});
   layer_stack_.assign(1, 0);
+  layers_named_.clear();
   output_ = -1;
 }
 
 void Program::set_requires_gradient(ValueId id, bool requires_gradient) {
   values_.at(index(id)).requires_gradient = requires_gradient;
-  values_.at(index(id)).overrides_gradient = true;
+  gradient_switches_.push_back({instructions_.size(), id, requires_gradient});
+}
+
+void Program::bind(const std::vector<ValueId>& values) {
+  for (const ValueId id : values) {
+    values_.at(index(id)).bound_until = instructions_.size();
+  }
+}
+
+void Program::keep(const std::vector<ValueId>& values) {
+  for (const ValueId id : values) values_.at(index(id)).is_kept = true;
 }
 
 std::vector<ValueId> Program::built_parameters() const {
@@ -237,8 +253,9 @@ void Program::set_parameters(std::vector<ValueId> parameters) {
   parameters_ = std::move(parameters);
 }
 
-int Program::begin_layer(const std::string& label, const std::string& kind) {
-  layers_.push_back({label, kind, {}, 0});
+int Program::begin_layer(const std::string& name, const std::string& kind) {
+  const int number = ++layers_named_[name];
+  layers_.push_back({name + "_" + std::to_string(number), kind, {}, 0});
   const int layer = static_cast<int>(layers_.size() - 1);
   layer_stack_.push_back(layer);
   return layer;

@@ -2,6 +2,8 @@
 
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "matrix.h"
@@ -58,7 +60,7 @@ enum class Opcode : std::uint8_t {
 };
 
 // Throws std::invalid_argument for a name that is no opcode.
-Opcode opcode_named(const std::string& name);
+Opcode opcode_named(std::string_view name);
 
 using ValueId = int;
 using Attributes = std::vector<std::int64_t>;
@@ -69,10 +71,18 @@ struct Value {
   bool is_tensor = true;
   bool is_parameter = false;
   bool has_dim = true;
-  // Set by the user's code after the value was made, for one forward pass.
-  bool overrides_gradient = false;
-  bool declared_gradient = false;
-  int layer = -1;  // of a parameter: the layer that used it first
+  bool declared_gradient = false;  // whether it required one when it was made
+  bool is_kept = false;            // the built model refers to it for good
+  int layer = -1;                  // of a parameter: the layer that used it first
+  // The last instruction at which the user's code still referred to it.
+  std::size_t bound_until = 0;
+};
+
+// `x$requires_grad <- ...` of the user's code, before the instruction at `position`.
+struct GradientSwitch {
+  std::size_t position;
+  ValueId value;
+  bool requires_gradient;
 };
 
 struct Instruction {
@@ -102,10 +112,21 @@ class Program {
   // Appends an instruction and returns its result's id. Throws ShapeError.
   ValueId append(Opcode op, std::vector<ValueId> operands, Attributes attributes);
   const Value& value(ValueId id) const { return values_.at(index(id)); }
+  // Takes effect with the next instruction.
   void set_requires_gradient(ValueId id, bool requires_gradient);
+  const std::vector<GradientSwitch>& gradient_switches() const {
+    return gradient_switches_;
+  }
+
+  // The user's code refers to these while the next instruction runs. What a tape holds
+  // it holds anyway; a value that needs no gradient goes when nothing refers to it.
+  void bind(const std::vector<ValueId>& values);
+  // The built model refers to these, whether a forward pass uses them or not.
+  void keep(const std::vector<ValueId>& values);
 
   // Layers nest: begin_layer() makes the new one current, end_layer() the one before.
-  int begin_layer(const std::string& label, const std::string& kind);
+  // It is labelled by its name and a number.
+  int begin_layer(const std::string& name, const std::string& kind);
   void resume_layer(int layer);
   void end_layer(ValueId output);
   const std::vector<Layer>& layers() const { return layers_; }
@@ -143,9 +164,12 @@ class Program {
   std::vector<Value> values_;
   std::vector<Layer> layers_;
   std::vector<int> layer_stack_;
+  std::unordered_map<std::string, int> layers_named_;
+  std::vector<GradientSwitch> gradient_switches_;
   std::vector<ValueId> parameters_;
   std::size_t forward_begin_ = 0;
   std::size_t built_values_ = 0;
+  std::size_t built_switches_ = 0;
   bool building_ = true;
   ValueId output_ = -1;
 };

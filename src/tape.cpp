@@ -24,8 +24,7 @@ Frame::~Frame() {
 
 Matrix Engine::matrix(Shape shape, Bytes element_bytes) {
   const Bytes data = vector_heap_bytes(checked_multiply(shape.length(), element_bytes));
-  const Form form{shape.rows, shape.cols, true,
-                  static_cast<std::uint8_t>(element_bytes)};
+  const Form form{shape.rows, shape.cols, true, static_cast<std::uint8_t>(element_bytes)};
   return {heap_.allocate(checked_add(data, dim_bytes), Component::temporaries, dim_bytes,
                          form)};
 }
