@@ -82,6 +82,12 @@ check_alive <- function(architecture) {
 
 # A model as something with `forward` and `parameters`, however it was written.
 as_module <- function(trace, value) {
+  if (inherits(value, "agbudget_layer")) {
+    return(list(
+      forward = .subset2(value, "forward"),
+      parameters = function() module_parameters(value), expects = expected_input(value)
+    ))
+  }
   own <- value
   value <- as_symbolic(value)
   if (is.function(value)) {

@@ -6,8 +6,14 @@ NULL
 # An environment over `parent` in which ggmlR's names are symbolic. Functions of the
 # user's that `code` calls are defined outside: they are given the same names.
 new_mask <- function(code, parent) {
-  mask <- list2env(mask_bindings, parent = parent)
-  for (name in setdiff(all.names(code), names(mask_bindings))) {
+  mask <- list2env(mask_modelled, parent = parent)
+  used <- all.names(code, unique = TRUE)
+  for (name in used[is.na(match(used, names(mask_modelled)))]) {
+    refused <- mask_refused[[name]]
+    if (!is.null(refused)) {
+      assign(name, refused, envir = mask)
+      next
+    }
     found <- get0(name, envir = parent)
     if (is.list(found) || is.environment(found) || is_user_function(found)) {
       delay_symbolic(name, found, mask)
@@ -61,4 +67,5 @@ mask_refused <- lapply(
   }
 )
 
-mask_bindings <- c(mask_operations, mask_layers, mask_values, mask_refused)
+mask_modelled <- c(mask_operations, mask_layers, mask_values)
+mask_bindings <- c(mask_modelled, mask_refused)

@@ -251,7 +251,9 @@ mask_layers$ag_sequential <- function(...) {
     }
     layers <- layers[[1L]]
   }
-  sequential_layer(lapply(layers, as_symbolic))
+  sequential_layer(lapply(layers, function(layer) {
+    if (inherits(layer, "agbudget_layer")) layer else as_symbolic(layer)
+  }))
 }
 
 sequential_layer <- function(layers) {
@@ -261,29 +263,37 @@ sequential_layer <- function(layers) {
   expects <- if (length(layers) > 0L) expected_input(layers[[1L]])
   env <- new_layer_environment("ag_sequential", list(layers = layers), expects)
   env$forward <- function(x) {
-    layers <- .subset2(env, "layers")
-    for (i in seq_along(layers)) x <- run_module(layers[[i]], modules[[i]], x)
+    # No variable for the list: frames are searched for values.
+    for (i in seq_along(modules)) {
+      x <- run_module(.subset2(env, "layers")[[i]], modules[[i]], x)
+    }
     x
   }
   env$parameters <- function() {
-    layers <- .subset2(env, "layers")
-    parameters <- vector("list", length(layers))
-    for (i in seq_along(layers)) {
-      own <- module_parameters(layers[[i]])
-      # ggmlR collects by name, so it never sees a parameter without one.
-      names <- names(own) %||% character(length(own))
-      own <- own[nzchar(names) & !duplicated(names)]
-      if (length(own) > 0L) names(own) <- paste0("layer", i, "_", names(own))
-      parameters[[i]] <- own
-    }
-    unlist(parameters, recursive = FALSE)
+    parameters <- lapply(.subset2(env, "layers"), named_parameters)
+    prefix <- rep.int(seq_along(parameters), lengths(parameters))
+    names <- unlist(lapply(parameters, names))
+    parameters <- unlist(parameters, recursive = FALSE, use.names = FALSE)
+    if (length(parameters) == 0L) return(list())
+    names(parameters) <- paste0("layer", prefix, "_", names)
+    parameters
   }
   env
 }
 
+# ggmlR collects by name, so it never sees a parameter without one.
+named_parameters <- function(layer) {
+  own <- module_parameters(layer)
+  if (inherits(layer, "agbudget_layer")) return(own)
+  names <- names(own)
+  if (is.null(names)) return(list())
+  if (all(nzchar(names)) && !anyDuplicated(names)) return(own)
+  own[nzchar(names) & !duplicated(names)]
+}
+
 # Runs a layer of the user's own as a layer of its own in tables and messages.
 run_module <- function(layer, module, x) {
-  if (inherits(layer, "agbudget_layer")) return(layer$forward(x))
+  if (inherits(layer, "agbudget_layer")) return(.subset2(layer, "forward")(x))
   if (!(is.list(layer) || is.environment(layer)) || !is.function(layer$forward)) {
     stop_agbudget(
       "bad_model", "Each layer of `ag_sequential()` must have a function `forward`; ",
@@ -296,6 +306,9 @@ run_module <- function(layer, module, x) {
 
 # A layer's parameters as ggmlR's .layer_params() finds them.
 module_parameters <- function(layer) {
+  if (inherits(layer, "agbudget_layer")) {
+    return(.subset2(layer, if (is.list(layer)) "params" else "parameters")())
+  }
   if (is.environment(layer) && is.function(layer$parameters)) return(layer$parameters())
   if (is.list(layer) && is.function(layer[["params"]])) return(layer[["params"]]())
   if (is.list(layer) && is.function(layer[["parameters"]])) {

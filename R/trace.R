@@ -84,7 +84,9 @@ append_value <- function(trace, operation, operands, attributes, call) {
   if (isTRUE(trace$unrecorded)) bind_values(trace)
   value <- program_append(trace$program, operation, operands, attributes)
   if (is.character(value)) stop_from_core(value, trace, call)
-  if (value[[4L]] == 0 && trace$pass != 0L) trace$unrecorded <- TRUE
+  if (value[[4L]] == 0 && trace$pass != 0L && operation != "input") {
+    trace$unrecorded <- TRUE
+  }
   value
 }
 

@@ -241,11 +241,14 @@ new_budget <- function(architecture, batch_size, optimizer, loss, loop,
   described <- program_layers(program)
   layers <- layer_table(described, record$tape$layer_bytes)
   timeline <- timeline_frame(record$timeline, described$label)
-  peak <- lapply(unclass(timeline), `[[`, record$peak)
+  at_peak <- function(column) .subset2(timeline, column)[[record$peak]]
+  components <- record$components
+  names(components) <- component_names
   budget <- list(
-    heap_bytes = peak$live_bytes,
-    components = unlist(peak[component_names]),
-    peak = peak[c("phase", "step", "operation", "layer")],
+    heap_bytes = at_peak("live_bytes"),
+    components = components,
+    peak = list(phase = at_peak("phase"), step = at_peak("step"),
+                operation = at_peak("operation"), layer = at_peak("layer")),
     timeline = timeline,
     layers = layers,
     tape = tape_report(record$tape),

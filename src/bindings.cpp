@@ -3,6 +3,7 @@
 #include <Rcpp.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -201,32 +202,63 @@ const char* phase_name(agbudget::Phase phase) {
   return "";
 }
 
+Rcpp::NumericVector component_vector(const agbudget::ComponentBytes& components) {
+  return Rcpp::NumericVector(components.begin(), components.end());
+}
+
+// A name for each event. Events share a few literals, which are looked up once each.
+class Names {
+ public:
+  explicit Names(R_xlen_t n) : names_(Rf_allocVector(STRSXP, n)) {}
+
+  void set(R_xlen_t i, const char* literal) {
+    const auto known = std::find_if(known_.begin(), known_.end(), [&](const auto& name) {
+      return name.first == literal;
+    });
+    if (known == known_.end()) {
+      SET_STRING_ELT(names_, i, Rf_mkChar(literal));
+      known_.emplace_back(literal, STRING_ELT(names_, i));
+    } else {
+      SET_STRING_ELT(names_, i, known->second);
+    }
+  }
+  SEXP get() const { return names_; }
+
+ private:
+  Rcpp::Shield<SEXP> names_;
+  std::vector<std::pair<const char*, SEXP>> known_;
+};
+
 // Columns without names: step, phase, layer, operation, live bytes, the components.
-Rcpp::List timeline_list(const std::vector<agbudget::Event>& events) {
+SEXP timeline_list(const std::vector<agbudget::Event>& events) {
   const R_xlen_t n = static_cast<R_xlen_t>(events.size());
-  Rcpp::IntegerVector step(n), layer(n);
-  Rcpp::CharacterVector phase(n), operation(n);
-  Rcpp::NumericVector live(n);
-  std::vector<Rcpp::NumericVector> components;
-  for (std::size_t c = 0; c < agbudget::component_count; ++c) components.emplace_back(n);
+  constexpr int first_component = 5;
+  constexpr int column_count = first_component + int{agbudget::component_count};
+  const Rcpp::Shield<SEXP> columns(Rf_allocVector(VECSXP, column_count));
+  SET_VECTOR_ELT(columns, 0, Rf_allocVector(INTSXP, n));
+  SET_VECTOR_ELT(columns, 2, Rf_allocVector(INTSXP, n));
+  std::array<double*, column_count> numbers{};
+  for (int c = first_component - 1; c < column_count; ++c) {
+    SET_VECTOR_ELT(columns, c, Rf_allocVector(REALSXP, n));
+    numbers[static_cast<std::size_t>(c)] = REAL(VECTOR_ELT(columns, c));
+  }
+  int* step = INTEGER(VECTOR_ELT(columns, 0));
+  int* layer = INTEGER(VECTOR_ELT(columns, 2));
+  Names phase(n);
+  Names operation(n);
   for (R_xlen_t i = 0; i < n; ++i) {
     const agbudget::Event& event = events[static_cast<std::size_t>(i)];
     step[i] = event.step;
-    phase[i] = phase_name(event.phase);
+    phase.set(i, phase_name(event.phase));
     layer[i] = event.layer + 1;
-    operation[i] = event.operation;
-    live[i] = static_cast<double>(event.live);
+    operation.set(i, event.operation);
+    numbers[first_component - 1][i] = static_cast<double>(event.live);
     for (std::size_t c = 0; c < agbudget::component_count; ++c) {
-      components[c][i] = static_cast<double>(event.components[c]);
+      numbers[first_component + c][i] = static_cast<double>(event.components[c]);
     }
   }
-  Rcpp::List columns(5 + components.size());
-  columns[0] = step;
-  columns[1] = phase;
-  columns[2] = layer;
-  columns[3] = operation;
-  columns[4] = live;
-  for (std::size_t c = 0; c < components.size(); ++c) columns[5 + c] = components[c];
+  SET_VECTOR_ELT(columns, 1, phase.get());
+  SET_VECTOR_ELT(columns, 3, operation.get());
   return columns;
 }
 
@@ -370,6 +402,7 @@ SEXP program_bind(SEXP program, SEXP frames, int outer, SEXP trace, int pass, SE
 // [[Rcpp::export(rng = false)]]
 void program_keep(SEXP program, Rcpp::List objects, SEXP outside, SEXP trace,
                   SEXP hosts) {
+  if (!program_at(program).makes_matrices()) return;
   References references(trace, 0, hosts);
   for (const SEXP object : objects) references.follow(object, outside);
   program_at(program).keep(references.values());
@@ -474,6 +507,7 @@ SEXP run_training_program(SEXP program, double rows, double cols, bool indices,
     return Rcpp::List::create(
         Rcpp::_["timeline"] = timeline_list(record.events),
         Rcpp::_["peak"] = static_cast<double>(record.peak_event + 1),
+        Rcpp::_["components"] = component_vector(record.peak().components),
         Rcpp::_["tape"] = tape_list(record.tape),
         Rcpp::_["resident_bytes"] = static_cast<double>(record.resident_bytes));
   });

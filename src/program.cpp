@@ -253,6 +253,12 @@ void Program::set_parameters(std::vector<ValueId> parameters) {
   parameters_ = std::move(parameters);
 }
 
+bool Program::makes_matrices() const {
+  return std::any_of(
+      instructions_.begin(), instructions_.end(),
+      [](const Instruction& instruction) { return instruction.op == Opcode::host; });
+}
+
 int Program::begin_layer(const std::string& name, const std::string& kind) {
   const int number = ++layers_named_[name];
   layers_.push_back({name + "_" + std::to_string(number), kind, {}, 0});

@@ -123,6 +123,8 @@ class Program {
   void bind(const std::vector<ValueId>& values);
   // The built model refers to these, whether a forward pass uses them or not.
   void keep(const std::vector<ValueId>& values);
+  // Whether there is anything to keep besides parameters and what operations use.
+  bool makes_matrices() const;
 
   // Layers nest: begin_layer() makes the new one current, end_layer() the one before.
   // It is labelled by its name and a number.
