@@ -41,8 +41,16 @@ tensor_ids <- function(program, objects, trace, pass) {
     .Call(`_agbudget_tensor_ids`, program, objects, trace, pass)
 }
 
-program_bind <- function(program, frames, outer, trace, pass, hosts, arguments) {
-    .Call(`_agbudget_program_bind`, program, frames, outer, trace, pass, hosts, arguments)
+program_bind <- function(program, frames, outer, captured, trace, pass, hosts, arguments) {
+    .Call(`_agbudget_program_bind`, program, frames, outer, captured, trace, pass, hosts, arguments)
+}
+
+program_survive <- function(program, objects, outside, trace, pass, hosts) {
+    invisible(.Call(`_agbudget_program_survive`, program, objects, outside, trace, pass, hosts))
+}
+
+program_capture <- function(program, begin, frames, trace, pass, hosts) {
+    invisible(.Call(`_agbudget_program_capture`, program, begin, frames, trace, pass, hosts))
 }
 
 program_keep <- function(program, objects, outside, trace, hosts) {

@@ -48,6 +48,8 @@ build_architecture <- function(trace, code, env, input) {
       if (!is.null(input)) value$input <- as_input(input, value$input)
       return(value)
     }
+    trace$own_code <- !is_built_in(value)
+    trace$outside <- env
     module <- as_module(trace, value)
     parameters <- parameter_ids(trace, module)
     program_keep(trace$program, c(list(value), trace$masks), env, trace, trace$hosts)
@@ -58,6 +60,14 @@ build_architecture <- function(trace, code, env, input) {
   )
   class(architecture) <- "ag_architecture"
   architecture
+}
+
+# Made of ggmlR's layers alone, with no code of the user's in it.
+is_built_in <- function(value) {
+  if (!inherits(value, "agbudget_layer")) return(FALSE)
+  layers <- if (is.environment(value)) .subset2(value, "layers")
+  for (layer in layers) if (!is_built_in(layer)) return(FALSE)
+  TRUE
 }
 
 # Code held in a variable, as by quote(), is the model's code too.
@@ -193,6 +203,7 @@ trace_forward <- function(architecture, batch_size) {
         describe(output), "."
       )
     }
+    bind_survivors(trace, architecture$module)
     output <- tensor_value(output)
     program_end_layer(trace$program, output)
     # A parameter that was frozen, used, and thawed: how it is left is what counts.

@@ -26,7 +26,8 @@ checkpoint <- function(fn, ...) {
   }
   inputs <- Filter(is_input, list(...))
   ids <- vapply(inputs, function(x) as.integer(operand_id(trace, x, "...", call)), 0L)
-  append_value(trace, "checkpoint_begin", ids, numeric(), call)
+  begin <- append_value(trace, "checkpoint_begin", ids, numeric(), call)
+  if (trace$pass != 0L) capture_frames(trace, begin[[1L]], fn)
   trace$open <- trace$open + 1L
   result <- fn(...)
   trace$open <- trace$open - 1L

@@ -16,6 +16,7 @@ new_trace <- function() {
   trace$open <- 0L
   trace$hosts <- list()
   trace$masks <- list()
+  trace$captured <- list()
   trace
 }
 
@@ -68,6 +69,7 @@ begin_pass <- function(trace) {
   trace$open <- 0L
   trace$unrecorded <- FALSE
   trace$arguments <- list()
+  trace$captured <- list()
   recent <- function(host) host$pass == 0L || host$pass == trace$pass - 1L
   if (length(trace$hosts) > 0L) trace$hosts <- Filter(recent, trace$hosts)
   program_begin_forward(trace$program)
@@ -95,8 +97,37 @@ append_value <- function(trace, operation, operands, attributes, call) {
 bind_values <- function(trace) {
   frames <- sys.frames()
   trace$arguments <- program_bind(
-    trace$program, frames, trace$outer_frames, trace, trace$pass, trace$hosts,
-    trace$arguments
+    trace$program, frames, trace$outer_frames, unlist(trace$captured), trace, trace$pass,
+    trace$hosts, trace$arguments
+  )
+}
+
+# The function of a checkpoint keeps the frames that it was defined in, which are still
+# running, with all that they hold.
+capture_frames <- function(trace, begin, fn) {
+  running <- sys.frames()
+  home <- environment(fn)
+  frames <- list()
+  while (any(vapply(running, identical, NA, home))) {
+    frames <- c(frames, home)
+    home <- parent.env(home)
+  }
+  if (length(frames) > 0L) trace$captured[[as.character(begin)]] <- frames
+}
+
+# When the forward pass is over: what the model and its checkpoints still refer to.
+bind_survivors <- function(trace, module) {
+  if (!trace$unrecorded && !trace$own_code) return()
+  for (begin in names(trace$captured)) {
+    program_capture(
+      trace$program, as.integer(begin), trace$captured[[begin]], trace, trace$pass,
+      trace$hosts
+    )
+  }
+  if (!trace$own_code) return()
+  program_survive(
+    trace$program, c(module[c("forward", "parameters")], trace$masks), trace$outside,
+    trace, trace$pass, trace$hosts
   )
 }
 

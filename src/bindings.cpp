@@ -370,12 +370,14 @@ SEXP tensor_ids(SEXP program, SEXP objects, SEXP trace, int pass) {
   return ids;
 }
 
-// What the frames after the first `outer` hold while the next instruction runs. The
-// arguments of calls, a list of frames and ids, are returned for the next time.
+// What the frames after the first `outer`, and those that closures captured, hold while
+// the next instruction runs. The arguments of calls, a list of frames and ids, are
+// returned for the next time.
 // [[Rcpp::export(rng = false)]]
-SEXP program_bind(SEXP program, SEXP frames, int outer, SEXP trace, int pass, SEXP hosts,
-                  Rcpp::List arguments) {
+SEXP program_bind(SEXP program, SEXP frames, int outer, Rcpp::List captured, SEXP trace,
+                  int pass, SEXP hosts, Rcpp::List arguments) {
   References references(trace, pass, hosts);
+  for (const SEXP frame : captured) references.follow_frame(frame);
   for (; outer > 0 && frames != R_NilValue; --outer) frames = CDR(frames);
   Rcpp::List seen(Rf_length(frames));
   for (R_xlen_t i = 0; frames != R_NilValue; frames = CDR(frames), ++i) {
@@ -396,6 +398,23 @@ SEXP program_bind(SEXP program, SEXP frames, int outer, SEXP trace, int pass, SE
   }
   program_at(program).bind(references.values());
   return seen;
+}
+
+// What the forward pass left in the model's own environments.
+// [[Rcpp::export(rng = false)]]
+void program_survive(SEXP program, Rcpp::List objects, SEXP outside, SEXP trace, int pass,
+                     SEXP hosts) {
+  References references(trace, pass, hosts);
+  for (const SEXP object : objects) references.follow(object, outside);
+  program_at(program).survive(references.values());
+}
+
+// [[Rcpp::export(rng = false)]]
+void program_capture(SEXP program, int begin, Rcpp::List frames, SEXP trace, int pass,
+                     SEXP hosts) {
+  References references(trace, pass, hosts);
+  for (const SEXP frame : frames) references.follow_frame(frame);
+  program_at(program).capture(begin, references.values());
 }
 
 // The built model refers to whatever can be reached from these objects.

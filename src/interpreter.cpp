@@ -67,11 +67,25 @@ TensorPtr Interpreter::forward(const TensorPtr& input) {
   slot(program_.instructions()[begin].result) = input;
   run(begin + 1, program_.instructions().size());
   apply_switches(program_.instructions().size());
+  hold_captures();
   TensorPtr output = value(program_.output());
   for (std::size_t i = begin; i < program_.instructions().size(); ++i) {
-    slot(program_.instructions()[i].result).reset();
+    const ValueId id = program_.instructions()[i].result;
+    if (!program_.value(id).survives) slot(id).reset();
   }
   return output;
+}
+
+// A checkpoint's function keeps the frame it was defined in, as that is left. Only what
+// is on no tape counts: the rest is held already.
+void Interpreter::hold_captures() {
+  for (const auto& [begin, frame] : capturing_) {
+    for (const ValueId id : program_.captures().at(begin)) {
+      const TensorPtr& captured = value(id);
+      if (captured && !captured->frame) frame->operands.push_back(captured);
+    }
+  }
+  capturing_.clear();
 }
 
 Tensors Interpreter::parameters() const {
@@ -125,7 +139,9 @@ void Interpreter::release(ValueId id, std::size_t position) {
   const ValueId batch = program_.instructions()[program_.forward_begin()].result;
   if (!building && id <= batch) return;
   const Value& known = program_.value(id);
-  if (known.is_parameter || known.is_kept || id == program_.output()) return;
+  if (known.is_parameter || known.is_kept) return;
+  // These stay to the end of the pass at least.
+  if (known.survives || known.is_captured || id == program_.output()) return;
   slot(id).reset();
 }
 
@@ -321,6 +337,9 @@ std::size_t Interpreter::run_checkpoint(std::size_t begin) {
     return replay(begin, end, Tensors(self->operands.begin(), split), captured_ids,
                   Tensors(split, self->operands.end()), grad_out, seed);
   };
+  if (program_.captures().count(instructions[begin].result) != 0) {
+    capturing_.emplace_back(instructions[begin].result, frame);
+  }
   out->frame = std::move(frame);
   engine_.record_always(out, nullptr, std::move(inputs), {});
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -38,6 +39,7 @@ class Interpreter {
   void apply_switches(std::size_t position);
   void release_after(std::size_t position);
   void release(ValueId id, std::size_t position);
+  void hold_captures();
   TensorPtr execute(const Instruction& instruction);
   TensorPtr host_value(const Instruction& instruction);
   TensorPtr parameter(const Instruction& instruction);
@@ -54,6 +56,8 @@ class Interpreter {
   // What goes at an instruction that it is no operand of, in the order of instructions.
   std::vector<std::pair<std::size_t, ValueId>> late_releases_;
   std::vector<std::size_t> segment_end_;  // of each checkpoint_begin
+  // Of the checkpoints of this pass whose functions have values in reach.
+  std::vector<std::pair<ValueId, std::shared_ptr<Frame>>> capturing_;
 };
 
 }  // namespace agbudget

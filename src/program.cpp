@@ -217,6 +217,7 @@ void Program::reset_pass() {
   layers_.assign(1, Layer{"model", "model", {}, 0});
   layer_stack_.assign(1, 0);
   layers_named_.clear();
+  captures_.clear();
   output_ = -1;
 }
 
@@ -251,6 +252,15 @@ void Program::set_output(ValueId output) {
 
 void Program::set_parameters(std::vector<ValueId> parameters) {
   parameters_ = std::move(parameters);
+}
+
+void Program::survive(const std::vector<ValueId>& values) {
+  for (const ValueId id : values) values_.at(index(id)).survives = true;
+}
+
+void Program::capture(ValueId begin, std::vector<ValueId> values) {
+  for (const ValueId id : values) values_.at(index(id)).is_captured = true;
+  captures_[begin] = std::move(values);
 }
 
 bool Program::makes_matrices() const {

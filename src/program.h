@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -73,6 +74,8 @@ struct Value {
   bool has_dim = true;
   bool declared_gradient = false;  // whether it required one when it was made
   bool is_kept = false;            // the built model refers to it for good
+  bool survives = false;           // the model refers to it after the forward pass
+  bool is_captured = false;        // or a checkpoint's function does
   int layer = -1;                  // of a parameter: the layer that used it first
   // The last instruction at which the user's code still referred to it.
   std::size_t bound_until = 0;
@@ -123,6 +126,12 @@ class Program {
   void bind(const std::vector<ValueId>& values);
   // The built model refers to these, whether a forward pass uses them or not.
   void keep(const std::vector<ValueId>& values);
+  // The model still refers to these when the forward pass is over, until the next pass
+  // puts others in their place.
+  void survive(const std::vector<ValueId>& values);
+  // What the function of the checkpoint that begins with `begin` has in reach.
+  void capture(ValueId begin, std::vector<ValueId> values);
+  const std::map<ValueId, std::vector<ValueId>>& captures() const { return captures_; }
   // Whether there is anything to keep besides parameters and what operations use.
   bool makes_matrices() const;
 
@@ -168,6 +177,7 @@ class Program {
   std::vector<int> layer_stack_;
   std::unordered_map<std::string, int> layers_named_;
   std::vector<GradientSwitch> gradient_switches_;
+  std::map<ValueId, std::vector<ValueId>> captures_;
   std::vector<ValueId> parameters_;
   std::size_t forward_begin_ = 0;
   std::size_t built_values_ = 0;

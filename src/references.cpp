@@ -136,6 +136,11 @@ void References::follow(SEXP object, SEXP outside) {
       for (SEXP rest = next; rest != R_NilValue; rest = CDR(rest)) {
         pending.push_back(CAR(rest));
       }
+    } else if (TYPEOF(next) == ENVSXP && Rf_inherits(next, "agbudget_layer")) {
+      // A layer of ggmlR's: its fields, which a user may have added to.
+      for_each_variable(next, [&pending](SEXP value) {
+        if (TYPEOF(value) != CLOSXP) pending.push_back(value);
+      });
     } else if (TYPEOF(next) == ENVSXP && next != trace_ && !is_outside(next) &&
                seen_.insert(next).second) {
       for_each_variable(next, [&pending](SEXP value) { pending.push_back(value); });
