@@ -184,7 +184,8 @@ trace_forward <- function(architecture, batch_size) {
     }
     program_end_layer(trace$program, output[["id"]])
     parameters <- architecture$parameters %||% program_built_parameters(trace$program)
-    program_finish(trace$program, output[["id"]], parameters)
+    failure <- program_finish(trace$program, output[["id"]], parameters)
+    if (is.character(failure)) stop_from_core(failure, trace, "ag_checkpoint()")
     trace$program
   })
 }

@@ -83,7 +83,8 @@ void Interpreter::run(std::size_t begin, std::size_t end) {
     if (known.overrides_gradient) result->requires_gradient = known.requires_gradient;
     release_operands(i);
     const bool unused = last_use_[static_cast<std::size_t>(instruction.result)] == i;
-    const bool kept = known.is_parameter || instruction.result == program_.output();
+    const bool kept = known.is_parameter || instruction.op == Opcode::buffer ||
+                      instruction.result == program_.output();
     if (unused && !kept) result.reset();
   }
 }
@@ -155,7 +156,9 @@ TensorPtr Interpreter::execute(const Instruction& instruction) {
     case Opcode::buffer: {
       auto buffer = std::make_shared<Tensor>();
       buffer->is_tensor = false;
-      buffer->data = engine_.real({attributes[0], attributes[1]});
+      buffer->data = instruction.operands.empty()
+                         ? engine_.real({attributes[0], attributes[1]})
+                         : x(0)->data;
       engine_.heap().claim(buffer->data.block, Component::weights);
       return buffer;
     }
@@ -175,7 +178,7 @@ TensorPtr Interpreter::execute(const Instruction& instruction) {
     case Opcode::mul:
       return mul(engine_, x(0), x(1));
     case Opcode::scale:
-      return scale(engine_, x(0));
+      return scale(engine_, x(0), operand_if_any(instruction, 1));
     case Opcode::relu:
       return relu(engine_, x(0));
     case Opcode::sigmoid:
@@ -191,7 +194,7 @@ TensorPtr Interpreter::execute(const Instruction& instruction) {
     case Opcode::exp:
       return exp_elements(engine_, x(0));
     case Opcode::pow:
-      return pow_elements(engine_, x(0));
+      return pow_elements(engine_, x(0), operand_if_any(instruction, 1));
     case Opcode::clamp:
       return clamp(engine_, x(0));
     case Opcode::sum:
@@ -297,7 +300,8 @@ std::size_t Interpreter::run_checkpoint(std::size_t begin) {
   slot(instructions[end].result) = std::move(out);
   release_operands(end);
   for (const ValueId id : captured_ids) {
-    const bool persistent = id <= instructions[program_.forward_begin()].result;
+    const bool persistent =
+        id <= instructions[program_.forward_begin()].result || id == program_.output();
     if (!persistent && last_use_[static_cast<std::size_t>(id)] == end) slot(id).reset();
   }
   return end;
