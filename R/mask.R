@@ -7,7 +7,7 @@ NULL
 # user's that `code` calls are defined outside: they are given the same names.
 new_mask <- function(code, parent) {
   mask <- list2env(mask_bindings, parent = parent)
-  for (name in setdiff(all.names(code), names(mask_bindings))) {
+  for (name in setdiff(all.names(code), c(names(mask_bindings), "..."))) {
     found <- get0(name, envir = parent)
     if (is.list(found) || is.environment(found) || is_user_function(found)) {
       delay_symbolic(name, found, mask)
