@@ -161,29 +161,13 @@ mask_layers$ag_linear <- function(in_features, out_features, activation = NULL,
   delayedAssign("call", layer_call("ag_linear", in_features, out_features))
   rows <- check_dimension(out_features, "out_features", call)
   cols <- check_dimension(in_features, "in_features", call)
-  check_initial(init, gain, rows, cols)
-  weight <- new_parameter(rows, cols, drawn = TRUE, call)
+  weight <- if (identical(gain, 1) && identical(init, "glorot_uniform")) {
+    new_parameter(rows, cols, drawn = TRUE, call)
+  } else {
+    initial_weight(init, gain, rows, cols, call)
+  }
   bias <- new_parameter(rows, 1, drawn = FALSE, call)
   linear_layer(weight, bias, activation)
-}
-
-# What ggmlR's .ag_linear_init() refuses.
-check_initial <- function(init, gain, rows, cols) {
-  if (!is_number(gain) || is.infinite(gain)) {
-    stop_agbudget(
-      "bad_argument", "`gain` of `ag_linear()` must be a finite number, not ",
-      describe(gain), "."
-    )
-  }
-  if (is.character(init)) {
-    check_choice(init, "init", c("glorot_uniform", "orthogonal"))
-  } else if (!is.function(init) && !identical(as.numeric(dim(init)), c(rows, cols))) {
-    stop_agbudget(
-      "bad_argument", "`init` of `ag_linear()` must be \"glorot_uniform\", ",
-      "\"orthogonal\", a function, or a ", shape_text(c(rows, cols)), " matrix, not ",
-      describe(init), "."
-    )
-  }
 }
 
 mask_layers$ag_dropout <- function(rate) {
