@@ -244,6 +244,15 @@ test_that("a checkpoint may return a matrix, unless a gradient must pass", {
   )
 })
 
+test_that("a checkpoint made while the model is built just calls its function", {
+  seen <- NULL
+  ag_training_budget({
+    seen <<- ag_checkpoint(function(n) list(n), 3L)
+    ag_linear(4L, 4L)
+  })
+  expect_identical(seen, list(3L))
+})
+
 test_that("such a checkpoint leaves the tape that ggmlR reports", {
   skip_if_not_installed("ggmlR")
   code <- quote({
