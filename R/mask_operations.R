@@ -128,8 +128,9 @@ checkpoint <- function(fn, ...) {
       "matrix, not ", describe(result), "."
     )
   }
-  if (!inherits(result, "ag_tensor")) result <- as_column(result, call)
-  emit("checkpoint_end", list(result = result), call = call)
+  is_plain <- !inherits(result, "ag_tensor")
+  if (is_plain) result <- as_column(result, call)
+  emit("checkpoint_end", list(result = result), as.numeric(is_plain), call)
 }
 
 column_index <- function(x, index) {

@@ -264,8 +264,8 @@ void Program::check_gradients_pass() const {
     const Instruction& instruction = instructions_[i];
     if (!reached[index(instruction.result)]) continue;
     if (!value(instruction.result).requires_gradient) continue;
-    if (instruction.op == Opcode::checkpoint_end &&
-        !value(instruction.operands[0]).is_tensor) {
+    if (instruction.op == Opcode::checkpoint_end && !instruction.attributes.empty() &&
+        instruction.attributes[0] != 0) {
       throw ModelError(
           "the function returns a plain matrix, through which no gradient can pass, but "
           "the loss depends on it");

@@ -55,7 +55,7 @@ enum class Opcode : std::uint8_t {
   embedding,   // indices, table
   attention,   // q, k, v, W_q, W_k, W_v, W_o, and b_o; heads, dropout, causal
   checkpoint_begin,
-  checkpoint_end  // the segment's result
+  checkpoint_end  // the segment's result; attribute: whether it is a plain matrix
 };
 
 // Throws std::invalid_argument for a name that is no opcode.

@@ -173,7 +173,7 @@ TEST_CASE("no gradient passes a checkpoint whose function returns a matrix") {
   const ValueId h = builder.append(Opcode::matmul, {weight, x});
   builder.append(Opcode::checkpoint_begin, {h});
   const ValueId values = builder.append(Opcode::host, {h}, {3, 4, 8, 1, 0});
-  const ValueId checkpoint = builder.append(Opcode::checkpoint_end, {values});
+  const ValueId checkpoint = builder.append(Opcode::checkpoint_end, {values}, {1});
   const ValueId loss = builder.append(Opcode::mse_loss, {h, checkpoint});
   const ValueId sum = builder.append(Opcode::add, {h, checkpoint});
   CHECK_THROWS_AS(builder.program.set_output(checkpoint), ModelError);

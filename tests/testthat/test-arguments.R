@@ -204,6 +204,7 @@ test_that("a GPU is refused wherever it can be named", {
 })
 
 checkpoints <- alist(
+  ag_checkpoint(function(u) u$data, h),
   ag_checkpoint(function(u) 2 * u$data, h),
   ag_mul(h, ag_checkpoint(function(u) 2 * u$data, h)),
   ag_mse_loss(h, ag_checkpoint(function(u) 2 * u$data, h)),
