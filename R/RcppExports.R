@@ -98,7 +98,7 @@ program_resume_building <- function(program) {
 }
 
 program_finish <- function(program, output, parameters) {
-    invisible(.Call(`_agbudget_program_finish`, program, output, parameters))
+    .Call(`_agbudget_program_finish`, program, output, parameters)
 }
 
 program_layers <- function(program) {

@@ -211,7 +211,8 @@ trace_forward <- function(architecture, batch_size) {
       parameter_ids(trace, architecture$module)
     }
     parameters <- architecture$parameters %||% program_built_parameters(trace$program)
-    program_finish(trace$program, output, parameters)
+    failure <- program_finish(trace$program, output, parameters)
+    if (is.character(failure)) stop_from_core(failure, trace, "ag_checkpoint()")
     trace$program
   })
 }

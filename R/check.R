@@ -9,6 +9,11 @@ is_count <- function(x, min = 1, max = .Machine$integer.max) {
   is_number(x) && x >= min && x <= max && x == floor(x)
 }
 
+# What R's arithmetic takes for a number: `TRUE` is 1.
+is_scalar <- function(x) {
+  (is.numeric(x) || is.logical(x)) && !is.object(x) && length(x) == 1L && !is.na(x)
+}
+
 check_count <- function(x, argument, min = 1, max = .Machine$integer.max,
                         kind = "bad_argument", of = "") {
   if (is_count(x, min, max)) return(as.double(x))

@@ -161,7 +161,7 @@ rehome <- function(f) {
   used <- all.names(as.call(c(quote(`function`), formals(f), body(f))), unique = TRUE)
   mask <- new.env(parent = home)
   for (name in used) {
-    if (name %in% names(formals(f))) next
+    if (name == "..." || name %in% names(formals(f))) next
     found <- get0(name, envir = home)
     ours <- mask_bindings[[name]]
     if (!is.null(ours) && !is_user_function(found)) {

@@ -8,7 +8,7 @@ NULL
 new_mask <- function(code, parent) {
   mask <- list2env(mask_modelled, parent = parent)
   used <- all.names(code, unique = TRUE)
-  for (name in used[is.na(match(used, names(mask_modelled)))]) {
+  for (name in used[is.na(match(used, c(names(mask_modelled), "...")))]) {
     refused <- mask_refused[[name]]
     if (!is.null(refused)) {
       assign(name, refused, envir = mask)

@@ -29,19 +29,24 @@ expected_input <- function(layer) {
 
 # Each layer is made from its parameters, so that a live layer's can be put in.
 
-linear_layer <- function(weight, bias, activation) {
-  named <- is.character(activation) && length(activation) == 1L && !is.na(activation)
-  if (!is.null(activation) && !named) {
+activation_code <- function(activation) {
+  if (is.null(activation)) return(0L)
+  if (!is.character(activation) || length(activation) != 1L) {
     stop_agbudget(
       "bad_argument", "`activation` of `ag_linear()` must be `NULL` or one string, not ",
       describe(activation), "."
     )
   }
+  # ggmlR takes any other name as no activation.
+  match(activation, c("relu", "sigmoid", "tanh", "softmax"), 0L)
+}
+
+linear_layer <- function(weight, bias, activation) {
+  # ggmlR looks at `activation` when the layer first runs.
+  delayedAssign("code", activation_code(activation))
   rows <- tensor_rows(weight)
   cols <- tensor_cols(weight)
   call <- sprintf("ag_linear(%.15g, %.15g)", cols, rows)
-  # ggmlR takes any other name as no activation.
-  code <- match(activation %||% "none", c("relu", "sigmoid", "tanh", "softmax"), 0L)
   layer <- new_layer("linear", call)
   forward <- function(x) {
     expect_rows(x, cols)
@@ -120,6 +125,7 @@ embedding_layer <- function(weight) {
   ), list(rows = 1, indices = TRUE))
   env$forward <- function(idx) {
     expect_rows(idx, 1, indices = TRUE)
+    check_indices(idx, tensor_cols(env$weight), "idx", call)
     in_layer(layer, emit("embedding", list(idx = idx, weight = env$weight), call = call))
   }
   env$parameters <- function() list(weight = env$weight)
@@ -159,39 +165,33 @@ mask_layers$ag_linear <- function(in_features, out_features, activation = NULL,
   delayedAssign("call", layer_call("ag_linear", in_features, out_features))
   rows <- check_dimension(out_features, "out_features", call)
   cols <- check_dimension(in_features, "in_features", call)
-  check_initial(init, gain, rows, cols)
-  weight <- new_parameter(rows, cols, drawn = TRUE, call)
+  weight <- if (identical(gain, 1) && identical(init, "glorot_uniform")) {
+    new_parameter(rows, cols, drawn = TRUE, call)
+  } else {
+    initial_weight(init, gain, rows, cols, call)
+  }
   bias <- new_parameter(rows, 1, drawn = FALSE, call)
   linear_layer(weight, bias, activation)
 }
 
-# What ggmlR's .ag_linear_init() refuses.
-check_initial <- function(init, gain, rows, cols) {
-  if (!is_number(gain) || is.infinite(gain)) {
-    stop_agbudget(
-      "bad_argument", "`gain` of `ag_linear()` must be a finite number, not ",
-      describe(gain), "."
-    )
+mask_layers$ag_dropout <- function(rate) {
+  number <- tryCatch(suppressWarnings(as.double(rate)), error = function(e) rate)
+  if (!is_number(number) || number < 0 || number >= 1) {
+    stop_option("rate", "ag_dropout()", "a number in [0, 1)", rate)
   }
-  if (is.character(init)) {
-    check_choice(init, "init", c("glorot_uniform", "orthogonal"))
-  } else if (!is.function(init) && !identical(as.numeric(dim(init)), c(rows, cols))) {
-    stop_agbudget(
-      "bad_argument", "`init` of `ag_linear()` must be \"glorot_uniform\", ",
-      "\"orthogonal\", a function, or a ", shape_text(c(rows, cols)), " matrix, not ",
-      describe(init), "."
-    )
-  }
+  dropout_layer(number)
 }
 
-mask_layers$ag_dropout <- function(rate) {
-  if (!is_number(rate) || rate < 0 || rate >= 1) {
-    stop_agbudget(
-      "bad_argument", "`rate` of `ag_dropout()` must be a number in [0, 1), not ",
-      describe(rate), "."
-    )
-  }
-  dropout_layer(rate)
+stop_option <- function(argument, call, expected, found) {
+  stop_agbudget(
+    "bad_argument", "`", argument, "` of `", call, "` must be ", expected, ", not ",
+    describe(found), "."
+  )
+}
+
+check_eps <- function(eps, call) {
+  if (!is_scalar(eps) || eps < 0) stop_option("eps", call, "a number of at least 0", eps)
+  eps
 }
 
 mask_layers$ag_batch_norm <- function(num_features, eps = 1e-5, momentum = 0.1) {
@@ -199,6 +199,10 @@ mask_layers$ag_batch_norm <- function(num_features, eps = 1e-5, momentum = 0.1) 
   rows <- check_dimension(num_features, "num_features", call)
   gamma <- new_parameter(rows, 1, drawn = FALSE, call)
   beta <- new_parameter(rows, 1, drawn = FALSE, call)
+  check_eps(eps, "ag_batch_norm()")
+  if (!is_scalar(momentum)) {
+    stop_option("momentum", "ag_batch_norm()", "a number", momentum)
+  }
   batch_norm_layer(gamma, beta, eps, momentum)
 }
 
@@ -206,6 +210,7 @@ mask_layers$ag_layer_norm <- function(normalized_shape, eps = 1e-5,
                                       elementwise_affine = TRUE) {
   delayedAssign("call", layer_call("ag_layer_norm", normalized_shape))
   rows <- check_dimension(normalized_shape, "normalized_shape", call)
+  check_eps(eps, "ag_layer_norm()")
   gamma <- beta <- NULL
   if (isTRUE(elementwise_affine)) {
     gamma <- new_parameter(rows, 1, drawn = FALSE, call)
@@ -235,7 +240,17 @@ mask_layers$ag_multihead_attention <- function(d_model, n_heads, dropout = 0,
     c(W_q = 1, W_k = 2, W_v = 3, W_o = 4),
     function(i) new_parameter(d, d, drawn = TRUE, call)
   )
-  b_o <- if (isTRUE(bias)) new_parameter(d, 1, drawn = FALSE, call)
+  has_bias <- tryCatch(
+    if (bias) TRUE else FALSE,
+    error = function(e) {
+      stop_option("bias", "ag_multihead_attention()", "`TRUE` or `FALSE`", bias)
+    }
+  )
+  b_o <- if (has_bias) new_parameter(d, 1, drawn = FALSE, call)
+  # Below 0 it is as 0.
+  if (!is_scalar(dropout) || dropout >= 1) {
+    stop_option("dropout", "ag_multihead_attention()", "a number in [0, 1)", dropout)
+  }
   attention_layer(weights, b_o, heads, dropout)
 }
 

@@ -9,6 +9,18 @@ new_constant <- function(data) {
   new_tensor(trace, append_value(trace, "tensor", id, numeric(), call))
 }
 
+# A parameter that holds `data`, a matrix.
+parameter_from <- function(data, call) {
+  trace <- current_trace(call)
+  id <- as.integer(operand_id(trace, data, "data", call))
+  value <- append_value(trace, "parameter", id, c(dim(data), 0), call)
+  new_tensor(trace, value, parameter_class)
+}
+
+check_device <- function(device, name) {
+  if (!identical(device, "cpu")) refuse(name, gpu_reason)
+}
+
 as_column <- function(data, call) {
   if (!is.null(dim(data)) && length(dim(data)) == 2L) return(data)
   if (is_symbolic(data)) return(new_symbolic(c(length(data), 1), TRUE, list(data)))
@@ -33,15 +45,15 @@ wanted_extents <- function(n, nrow, ncol) {
 
 mask_values <- list(
   ag_param = function(data, device = "cpu", dtype = "f32") {
-    call <- "ag_param()"
-    trace <- current_trace(call)
-    data <- as_column(data, call)
-    id <- operand_id(trace, data, "data", call)
-    attributes <- c(dim(data), 0)
-    value <- append_value(trace, "parameter", as.integer(id), attributes, call)
-    new_tensor(trace, value, parameter_class)
+    check_device(device, "ag_param")
+    force(dtype)
+    parameter_from(as_column(data, "ag_param()"), "ag_param()")
   },
-  ag_tensor = function(data, device = "cpu", dtype = "f32") new_constant(data),
+  ag_tensor = function(data, device = "cpu", dtype = "f32") {
+    check_device(device, "ag_tensor")
+    force(dtype)
+    new_constant(data)
+  },
   matrix = function(data = NA, nrow = NULL, ncol = NULL, byrow = FALSE,
                     dimnames = NULL) {
     if (inherits(data, "agbudget_tensor")) no_values("matrix()")
@@ -98,12 +110,15 @@ mask_values <- list(
     if (!is_symbolic(X) && !is_symbolic(Y)) return(base::outer(X, Y, FUN, ...))
     new_symbolic(c(value_length(X), value_length(Y)), TRUE, list(X, Y))
   },
-  # For orthogonal initial weights: the factors' shapes.
-  qr = function(x, ...) if (is_symbolic(x)) x else base::qr(x, ...),
-  qr.Q = function(qr, ...) {
-    if (!is_symbolic(qr)) return(base::qr.Q(qr, ...))
-    shape <- operand_shape(qr)
-    new_symbolic(c(shape[[1L]], min(shape)), TRUE, list(qr))
+  # For orthogonal initial weights.
+  qr = function(x, ...) if (is_symbolic(x)) symbolic_qr(x) else base::qr(x, ...),
+  qr.Q = function(qr, complete = FALSE, ...) {
+    if (!is_symbolic_qr(qr)) return(base::qr.Q(qr, complete, ...))
+    symbolic_qr_q(qr, complete)
+  },
+  qr.R = function(qr, complete = FALSE, ...) {
+    if (!is_symbolic_qr(qr)) return(base::qr.R(qr, complete, ...))
+    symbolic_qr_r(qr, complete)
   },
   # `ggmlR::ag_linear()` is symbolic too.
   `::` = function(pkg, name) {

@@ -282,14 +282,15 @@ BEGIN_RCPP
 END_RCPP
 }
 // program_finish
-void program_finish(SEXP program, int output, const std::vector<int>& parameters);
+SEXP program_finish(SEXP program, int output, const std::vector<int>& parameters);
 RcppExport SEXP _agbudget_program_finish(SEXP programSEXP, SEXP outputSEXP, SEXP parametersSEXP) {
 BEGIN_RCPP
+    Rcpp::RObject rcpp_result_gen;
     Rcpp::traits::input_parameter< SEXP >::type program(programSEXP);
     Rcpp::traits::input_parameter< int >::type output(outputSEXP);
     Rcpp::traits::input_parameter< const std::vector<int>& >::type parameters(parametersSEXP);
-    program_finish(program, output, parameters);
-    return R_NilValue;
+    rcpp_result_gen = Rcpp::wrap(program_finish(program, output, parameters));
+    return rcpp_result_gen;
 END_RCPP
 }
 // program_layers

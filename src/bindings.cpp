@@ -183,6 +183,8 @@ SEXP guarded(Call call) {
     return call();
   } catch (const agbudget::ShapeError& error) {
     return failure("bad_shape", error.what());
+  } catch (const agbudget::ModelError& error) {
+    return failure("bad_model", error.what());
   } catch (const std::overflow_error& error) {
     return failure("too_large", error.what());
   }
@@ -489,10 +491,13 @@ void program_begin_forward(SEXP program) { program_at(program).begin_forward(); 
 void program_resume_building(SEXP program) { program_at(program).resume_building(); }
 
 // [[Rcpp::export(rng = false)]]
-void program_finish(SEXP program, int output, const std::vector<int>& parameters) {
-  agbudget::Program& target = program_at(program);
-  target.set_output(output);
-  target.set_parameters(parameters);
+SEXP program_finish(SEXP program, int output, const std::vector<int>& parameters) {
+  return guarded([&]() -> SEXP {
+    agbudget::Program& target = program_at(program);
+    target.set_output(output);
+    target.set_parameters(parameters);
+    return R_NilValue;
+  });
 }
 
 // [[Rcpp::export(rng = false)]]

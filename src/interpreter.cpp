@@ -140,6 +140,8 @@ void Interpreter::release(ValueId id, std::size_t position) {
   if (!building && id <= batch) return;
   const Value& known = program_.value(id);
   if (known.is_parameter || known.is_kept) return;
+  const Opcode op = program_.instructions()[static_cast<std::size_t>(id)].op;
+  if (op == Opcode::buffer) return;
   // These stay to the end of the pass at least.
   if (known.survives || known.is_captured || id == program_.output()) return;
   slot(id).reset();
@@ -201,7 +203,9 @@ TensorPtr Interpreter::execute(const Instruction& instruction) {
     case Opcode::buffer: {
       auto buffer = std::make_shared<Tensor>();
       buffer->is_tensor = false;
-      buffer->data = engine_.real({attributes[0], attributes[1]});
+      buffer->data = instruction.operands.empty()
+                         ? engine_.real({attributes[0], attributes[1]})
+                         : x(0)->data;
       engine_.heap().claim(buffer->data.block, Component::weights);
       return buffer;
     }
@@ -221,7 +225,7 @@ TensorPtr Interpreter::execute(const Instruction& instruction) {
     case Opcode::mul:
       return mul(engine_, x(0), x(1));
     case Opcode::scale:
-      return scale(engine_, x(0));
+      return scale(engine_, x(0), operand_if_any(instruction, 1));
     case Opcode::relu:
       return relu(engine_, x(0));
     case Opcode::sigmoid:
@@ -237,7 +241,7 @@ TensorPtr Interpreter::execute(const Instruction& instruction) {
     case Opcode::exp:
       return exp_elements(engine_, x(0));
     case Opcode::pow:
-      return pow_elements(engine_, x(0));
+      return pow_elements(engine_, x(0), operand_if_any(instruction, 1));
     case Opcode::clamp:
       return clamp(engine_, x(0));
     case Opcode::sum:

@@ -264,12 +264,12 @@ TensorPtr mul(Engine& engine, const TensorPtr& a, const TensorPtr& b) {
   return out;
 }
 
-TensorPtr scale(Engine& engine, const TensorPtr& x) {
+TensorPtr scale(Engine& engine, const TensorPtr& x, const TensorPtr& scalar) {
   engine.begin("scale");
   TensorPtr out = engine.result(engine.real(x->shape()), {x.get()});
   if (!out->requires_gradient) return out;
-  const Matrix scalar = engine.reals(1);
-  engine.record(out, "scale", {x}, {x->data, scalar}, {scalar},
+  const Matrix factor = scalar ? scalar->data : engine.reals(1);
+  engine.record(out, "scale", {x}, {x->data, factor}, {factor},
                 [&engine](const Matrix& grad_out) -> Gradients {
                   return {engine.real(grad_out.shape())};
                 });
@@ -357,11 +357,13 @@ TensorPtr exp_elements(Engine& engine, const TensorPtr& x) {
   return elementwise(engine, x, out, {out->data}, out->data);
 }
 
-TensorPtr pow_elements(Engine& engine, const TensorPtr& x) {
+TensorPtr pow_elements(Engine& engine, const TensorPtr& x, const TensorPtr& exponent) {
   engine.begin("pow");
   TensorPtr out = engine.result(engine.real(x->shape()), {x.get()});
   if (!out->requires_gradient) return out;
-  engine.record(out, nullptr, {x}, {x->data}, {},
+  std::vector<Matrix> locals{x->data};
+  if (exponent) locals.push_back(exponent->data);
+  engine.record(out, nullptr, {x}, std::move(locals), {},
                 [&engine](const Matrix& grad_out) -> Gradients {
                   const Matrix scaled = engine.real(grad_out.shape());
                   return {engine.real(grad_out.shape())};

@@ -21,7 +21,8 @@ TensorPtr matmul(Engine& engine, const TensorPtr& a, const TensorPtr& b);
 TensorPtr add(Engine& engine, const TensorPtr& a, const TensorPtr& b);
 TensorPtr sub(Engine& engine, const TensorPtr& a, const TensorPtr& b);
 TensorPtr mul(Engine& engine, const TensorPtr& a, const TensorPtr& b);
-TensorPtr scale(Engine& engine, const TensorPtr& x);
+// `scalar` may be a matrix or a vector that R recycles; without it, it is a number.
+TensorPtr scale(Engine& engine, const TensorPtr& x, const TensorPtr& scalar = nullptr);
 
 TensorPtr relu(Engine& engine, const TensorPtr& x);
 TensorPtr sigmoid(Engine& engine, const TensorPtr& x);
@@ -31,7 +32,8 @@ TensorPtr log_softmax(Engine& engine, const TensorPtr& x);
 
 TensorPtr log_elements(Engine& engine, const TensorPtr& x);
 TensorPtr exp_elements(Engine& engine, const TensorPtr& x);
-TensorPtr pow_elements(Engine& engine, const TensorPtr& x);
+TensorPtr pow_elements(Engine& engine, const TensorPtr& x,
+                       const TensorPtr& exponent = nullptr);
 TensorPtr clamp(Engine& engine, const TensorPtr& x);
 
 enum class Along : std::uint8_t { all, rows, columns };  // `dim` NULL, 1, 2

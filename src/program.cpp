@@ -125,6 +125,13 @@ void require_same_shape(const Shape& prediction, const Shape& target) {
                    text(target) + "; they must have the same shape");
 }
 
+void require_index_a_column(const Shape& logits, const Shape& target) {
+  if (target.length() == logits.cols) return;
+  throw ShapeError("the prediction is " + text(logits) + " and the target holds " +
+                   std::to_string(target.length()) +
+                   " class indices; there must be one for each column");
+}
+
 // ag_softmax_cross_entropy_loss() takes one class index a column too.
 bool is_class_index(const Value& target, const Shape& logits) {
   if (target.has_dim && !(target.shape.rows == 1 && logits.rows > 1)) return false;
@@ -247,7 +254,44 @@ std::vector<ValueId> Program::built_parameters() const {
 
 void Program::set_output(ValueId output) {
   output_ = output;
+  check_gradients_pass();
   layers_.push_back({"loss", "loss", {1, 1}, 0});
+}
+
+// Whether the gradient of an instruction's result goes on to operand `i`.
+static bool passes_gradient(Opcode op, std::size_t i) {
+  switch (op) {
+    case Opcode::mse_loss:
+    case Opcode::cross_entropy_loss:
+    case Opcode::softmax_cross_entropy_loss:
+      return i == 0;
+    case Opcode::embedding:
+      return i == 1;
+    default:
+      return true;
+  }
+}
+
+// ag_checkpoint() makes a tensor of whatever its function returns, but going back
+// through it takes a tensor that the function made again.
+void Program::check_gradients_pass() const {
+  std::vector<bool> reached(values_.size(), false);
+  reached[index(output_)] = true;
+  for (std::size_t i = instructions_.size(); i-- > forward_begin_;) {
+    const Instruction& instruction = instructions_[i];
+    if (!reached[index(instruction.result)]) continue;
+    if (!value(instruction.result).requires_gradient) continue;
+    if (instruction.op == Opcode::checkpoint_end && !instruction.attributes.empty() &&
+        instruction.attributes[0] != 0) {
+      throw ModelError(
+          "the function returns a plain matrix, through which no gradient can pass, but "
+          "the loss depends on it");
+    }
+    for (std::size_t j = 0; j < instruction.operands.size(); ++j) {
+      if (passes_gradient(instruction.op, j))
+        reached[index(instruction.operands[j])] = true;
+    }
+  }
 }
 
 void Program::set_parameters(std::vector<ValueId> parameters) {
@@ -318,6 +362,7 @@ Value Program::infer(Opcode op, const std::vector<ValueId>& operands,
       break;
     case Opcode::host:
       result.shape = {attributes.at(0), attributes.at(1)};
+      result.requires_gradient = false;
       result.is_tensor = false;
       result.has_dim = attributes.at(3) != 0;
       break;
@@ -332,6 +377,8 @@ Value Program::infer(Opcode op, const std::vector<ValueId>& operands,
       result.shape = product_shape(operand(0), operand(1));
       break;
     case Opcode::tensor:
+      result.requires_gradient = false;
+      [[fallthrough]];
     case Opcode::scale:
     case Opcode::relu:
     case Opcode::sigmoid:
@@ -396,7 +443,11 @@ Value Program::infer(Opcode op, const std::vector<ValueId>& operands,
       result.requires_gradient = operand(0).requires_gradient;
       break;
     case Opcode::softmax_cross_entropy_loss:
-      if (!is_class_index(operand(1), shape(0))) require_same_shape(shape(0), shape(1));
+      if (!attributes.empty() && attributes[0] != 0) {
+        require_index_a_column(shape(0), shape(1));
+      } else if (!is_class_index(operand(1), shape(0))) {
+        require_same_shape(shape(0), shape(1));
+      }
       result.shape = {1, 1};
       result.requires_gradient = operand(0).requires_gradient;
       break;

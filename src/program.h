@@ -17,7 +17,8 @@ namespace agbudget {
 enum class Opcode : std::uint8_t {
   // values
   parameter,  // ag_param(): [source]; rows, cols, and whether it was drawn at random
-  buffer,     // a matrix the model holds for good, such as a running mean
+  buffer,     // a matrix the model holds for good, such as a running mean: [source],
+              // rows, cols
   host,       // an R vector or matrix: [sources]; rows, cols, element bytes, has dim,
               // and whether it was drawn at random
   tensor,     // ag_tensor() of a host value
@@ -27,7 +28,7 @@ enum class Opcode : std::uint8_t {
   add,
   sub,
   mul,
-  scale,
+  scale,  // x, and what multiplies it where that is no single number
   relu,
   sigmoid,
   tanh,
@@ -35,7 +36,7 @@ enum class Opcode : std::uint8_t {
   log_softmax,
   log,
   exp,
-  pow,
+  pow,  // likewise
   clamp,
   sum,      // attribute: 0 for all, or `dim`
   mean,     // likewise
@@ -48,7 +49,7 @@ enum class Opcode : std::uint8_t {
   argmax,
   mse_loss,  // prediction, target
   cross_entropy_loss,
-  softmax_cross_entropy_loss,
+  softmax_cross_entropy_loss,  // attribute: whether the target holds class indices
   // layers
   linear,  // x, W, b; attribute: activation
   dropout,
@@ -57,7 +58,7 @@ enum class Opcode : std::uint8_t {
   embedding,   // indices, table
   attention,   // q, k, v, W_q, W_k, W_v, W_o, and b_o; heads, dropout, causal
   checkpoint_begin,
-  checkpoint_end  // the segment's result
+  checkpoint_end  // the segment's result; attribute: whether it is a plain matrix
 };
 
 // Throws std::invalid_argument for a name that is no opcode.
@@ -108,6 +109,11 @@ class ShapeError : public std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
+// A model that ggmlR would not train. The message is meant for the user.
+class ModelError : public std::invalid_argument {
+  using std::invalid_argument::invalid_argument;
+};
+
 class Program {
  public:
   Program();
@@ -151,7 +157,7 @@ class Program {
   // Drops the forward pass and goes on building.
   void resume_building();
   std::size_t forward_begin() const { return forward_begin_; }
-  // The loss, which is put on the output, is the last layer.
+  // The loss, which is put on the output, is the last layer. Throws ModelError.
   void set_output(ValueId output);
   int loss_layer() const { return static_cast<int>(layers_.size()) - 1; }
   ValueId output() const { return output_; }
@@ -170,6 +176,7 @@ class Program {
   Value infer(Opcode op, const std::vector<ValueId>& operands,
               Attributes& attributes) const;
   void attribute_parameters(const std::vector<ValueId>& operands);
+  void check_gradients_pass() const;
 
   std::vector<Instruction> instructions_;
   std::vector<Value> values_;

@@ -166,7 +166,10 @@ TEST_CASE("mul recycles a constant") {
 }
 
 TEST_CASE("scale, log and exp keep their result only") {
-  for (const Unary operation : {scale, log_elements, exp_elements}) {
+  const Unary by_number = [](Engine& engine, const TensorPtr& x) {
+    return scale(engine, x);
+  };
+  for (const Unary operation : {by_number, Unary{log_elements}, Unary{exp_elements}}) {
     const Taken taken = take(operation);
     CHECK(taken.kept == M);
     CHECK(taken.forward_peak == M);
@@ -212,10 +215,24 @@ TEST_CASE("log_softmax keeps maxima, differences and its result") {
 }
 
 TEST_CASE("pow's gradient takes two matrices, one of them for a moment") {
-  const Taken taken = take(pow_elements);
+  const Taken taken =
+      take([](Engine& engine, const TensorPtr& x) { return pow_elements(engine, x); });
   CHECK(taken.kept == M);
   CHECK(taken.backward_peak == M + M);
   CHECK(taken.gradients == M);
+}
+
+TEST_CASE("a factor or an exponent for every element stays with the result") {
+  for (const auto operation : {scale, pow_elements}) {
+    Bench bench;
+    const TensorPtr x = bench.parameter(m, n);
+    const Taken taken = bench.run([&] {
+      const TensorPtr factors = bench.plain(m, n);
+      return operation(bench.engine, x, factors);
+    });
+    CHECK(taken.kept == M + M);
+    CHECK(taken.gradients == M);
+  }
 }
 
 TEST_CASE("clamp keeps a mask, made from three logical ones") {

@@ -112,6 +112,14 @@ TEST_CASE("losses want a target of the prediction's shape") {
   CHECK_REFUSED(Opcode::cross_entropy_loss, {{3, 4}, {1, 4}});
 }
 
+TEST_CASE("class indices may have any shape of the right length") {
+  const Opcode op = Opcode::softmax_cross_entropy_loss;
+  CHECK(shape_of(op, {{3, 4}, {4, 1}}, {1}) == Shape{1, 1});
+  CHECK(shape_of(op, {{3, 4}, {2, 2}}, {1}) == Shape{1, 1});
+  CHECK_REFUSED(op, {{3, 4}, {4, 1}}, {0});
+  CHECK_REFUSED(op, {{3, 4}, {3, 4}}, {1});
+}
+
 TEST_CASE("layers want the rows they were made for") {
   CHECK(shape_of(Opcode::linear, {{4, 9}, {3, 4}, {3, 1}}, {0}) == Shape{3, 9});
   CHECK_REFUSED(Opcode::linear, {{5, 9}, {3, 4}, {3, 1}}, {0});
@@ -147,6 +155,33 @@ TEST_CASE("a result requires a gradient where an operand does") {
   builder.program.set_requires_gradient(weight, false);
   CHECK_FALSE(builder.program.value(builder.append(Opcode::matmul, {weight, x}))
                   .requires_gradient);
+}
+
+TEST_CASE("what is made from a tensor's values requires no gradient") {
+  ProgramBuilder builder;
+  const ValueId weight = builder.parameter(3, 3);
+  const ValueId values = builder.append(Opcode::host, {weight}, {3, 3, 8, 1, 0});
+  CHECK_FALSE(builder.program.value(values).requires_gradient);
+  const ValueId tensor = builder.append(Opcode::tensor, {values});
+  CHECK_FALSE(builder.program.value(tensor).requires_gradient);
+}
+
+TEST_CASE("no gradient passes a checkpoint whose function returns a matrix") {
+  ProgramBuilder builder;
+  const ValueId weight = builder.parameter(3, 3);
+  const ValueId x = builder.input(3, 4);
+  const ValueId h = builder.append(Opcode::matmul, {weight, x});
+  builder.append(Opcode::checkpoint_begin, {h});
+  const ValueId values = builder.append(Opcode::host, {h}, {3, 4, 8, 1, 0});
+  const ValueId checkpoint = builder.append(Opcode::checkpoint_end, {values}, {1});
+  const ValueId loss = builder.append(Opcode::mse_loss, {h, checkpoint});
+  const ValueId sum = builder.append(Opcode::add, {h, checkpoint});
+  CHECK_THROWS_AS(builder.program.set_output(checkpoint), ModelError);
+  CHECK_THROWS_AS(builder.program.set_output(sum), ModelError);
+  CHECK_NOTHROW(builder.program.set_output(h));
+  CHECK_NOTHROW(builder.program.set_output(loss));
+  builder.program.set_requires_gradient(checkpoint, false);
+  CHECK_NOTHROW(builder.program.set_output(sum));
 }
 
 TEST_CASE("a parameter belongs to the layer that uses it first") {

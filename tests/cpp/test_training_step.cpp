@@ -226,6 +226,33 @@ TEST_CASE("what a checkpoint leaves out of the forward pass comes back in its re
   CHECK(at_peak(record, Component::activations) >= 8 * 3 * matrix);
 }
 
+TEST_CASE("an output that a checkpoint uses last is still the output") {
+  ProgramBuilder builder;
+  const ValueId weight = builder.parameter(64, 64);
+  const ValueId x = builder.input(64, 50);
+  const ValueId h = builder.append(Opcode::matmul, {weight, x});
+  builder.append(Opcode::checkpoint_begin, {h});
+  const ValueId u = builder.append(Opcode::relu, {h});
+  builder.append(Opcode::checkpoint_end, {u});
+  builder.finish(h);
+  CHECK(train(builder.program, 64, 50).tape.nodes == 3);
+}
+
+TEST_CASE("a matrix that the model holds stays, used or not") {
+  const auto weights = [](bool held) {
+    ProgramBuilder builder;
+    const ValueId given = builder.append(Opcode::host, {}, {64, 64, 8, 1, 0});
+    if (held) builder.append(Opcode::buffer, {given}, {64, 64});
+    const ValueId weight = builder.parameter(64, 64);
+    const ValueId x = builder.input(64, 4);
+    builder.finish(builder.append(Opcode::matmul, {weight, x}));
+    return at_peak(train(builder.program, 64, 4), Component::weights);
+  };
+  const Bytes matrix = 64 * 64 * 8 + 8;
+  CHECK(weights(false) == matrix);
+  CHECK(weights(true) == 2 * matrix);
+}
+
 TEST_CASE("micro-batches keep their gradients, not their graphs") {
   TrainingPlan plan = plan_for(64, 32);
   const Program program = dense(64, 3, 32);

@@ -213,6 +213,17 @@ test_that("initial values are never drawn or filled, whatever their size", {
   expect_identical(budget$model$parameters, 5e10 + 1e6)
 })
 
+test_that("dots in the code are its own", {
+  within <- function(...) {
+    ag_training_budget({
+      widths <- function(...) c(...)
+      ag_linear(widths(2L, 3L)[[1L]], 3L)
+    })
+  }
+  expect_identical(within()$model$parameters, 9)
+  expect_identical(within(1, stop("not used"))$model$parameters, 9)
+})
+
 test_that("an error leaves no trace that a later call would meet", {
   expect_error(ag_training_budget({
     W <- ag_param(matrix(0, 3, 3))

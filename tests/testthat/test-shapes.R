@@ -1,34 +1,5 @@
 # Which shapes go together: as in ggmlR, where two steps of training run or stop.
 
-ggmlr_trains <- function(code, input, batch) {
-  ggmlr <- ggmlr_environment()
-  run <- function() {
-    model <- eval(code, ggmlr)
-    optimizer <- ggmlr$optimizer_adam(model$parameters())
-    x <- ggmlr$ag_tensor(matrix(0.5, input, batch))
-    for (step in 1:2) {
-      ggmlr$with_grad_tape({
-        out <- model$forward(x)
-        loss <- ggmlr$ag_mse_loss(out, 0 * out$data)
-      })
-      optimizer$step(ggmlr$backward(loss))
-      optimizer$zero_grad()
-    }
-    TRUE
-  }
-  tryCatch(suppressWarnings(run()), error = function(e) FALSE)
-}
-
-budget_runs <- function(code, input, batch) {
-  tryCatch(
-    {
-      budget_of(list(code = code, input = input, batch = batch, loss = "mse"))
-      TRUE
-    },
-    agbudget_error_bad_shape = function(e) FALSE
-  )
-}
-
 test_that("matrices go together exactly where they do in ggmlR", {
   skip_if_not_installed("ggmlR")
   operations <- c("ag_add", "ag_sub", "ag_mul", "ag_matmul", "ag_concat_rows",
