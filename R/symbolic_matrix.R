@@ -44,8 +44,10 @@ symbolic_vector <- function(n, bytes = 8L, drawn = FALSE) {
 
 # The value of a tensor: a matrix of its shape.
 symbolic_data <- function(tensor) {
-  symbolic_value(tensor_value(tensor), .subset2(tensor, "trace"), dim(tensor),
-                 pass = .subset2(tensor, "pass"))
+  trace <- current_trace("$data")
+  id <- operand_id(trace, tensor, "x", "$data")
+  data <- append_value(trace, "data", id, numeric(), "$data")
+  symbolic_value(data[[1L]], trace, dim(tensor))
 }
 
 # A real matrix or vector becomes a constant of the program where it is first used. One

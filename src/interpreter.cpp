@@ -211,6 +211,12 @@ TensorPtr Interpreter::execute(const Instruction& instruction) {
     }
     case Opcode::host:
       return host_value(instruction);
+    case Opcode::data: {
+      auto matrix = std::make_shared<Tensor>();
+      matrix->is_tensor = false;
+      matrix->data = x(0)->data;
+      return matrix;
+    }
     case Opcode::tensor:
       return engine_.tensor(x(0)->data,
                             building ? Component::weights : Component::activations);

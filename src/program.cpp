@@ -8,10 +8,11 @@ namespace agbudget {
 
 namespace {
 
-constexpr std::array<std::pair<const char*, Opcode>, 39> opcode_names{{
+constexpr std::array<std::pair<const char*, Opcode>, 40> opcode_names{{
     {"parameter", Opcode::parameter},
     {"buffer", Opcode::buffer},
     {"host", Opcode::host},
+    {"data", Opcode::data},
     {"tensor", Opcode::tensor},
     {"input", Opcode::input},
     {"matmul", Opcode::matmul},
@@ -375,6 +376,11 @@ Value Program::infer(Opcode op, const std::vector<ValueId>& operands,
       break;
     case Opcode::mul:
       result.shape = product_shape(operand(0), operand(1));
+      break;
+    case Opcode::data:
+      result.shape = shape(0);
+      result.requires_gradient = false;
+      result.is_tensor = false;
       break;
     case Opcode::tensor:
       result.requires_gradient = false;

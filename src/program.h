@@ -21,6 +21,7 @@ enum class Opcode : std::uint8_t {
               // rows, cols
   host,       // an R vector or matrix: [sources]; rows, cols, element bytes, has dim,
               // and whether it was drawn at random
+  data,       // a tensor's matrix, as a value of R's
   tensor,     // ag_tensor() of a host value
   input,      // the batch
   // operations
