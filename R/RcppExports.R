@@ -37,6 +37,10 @@ program_append <- function(program, operation, operands, attributes) {
     .Call(`_agbudget_program_append`, program, operation, operands, attributes)
 }
 
+make_tensor <- function(value, trace, pass, classes) {
+    .Call(`_agbudget_make_tensor`, value, trace, pass, classes)
+}
+
 tensor_ids <- function(program, objects, trace, pass) {
     .Call(`_agbudget_tensor_ids`, program, objects, trace, pass)
 }

@@ -17,6 +17,7 @@ new_trace <- function() {
   trace$hosts <- list()
   trace$masks <- list()
   trace$captured <- list()
+  trace$unrecorded <- FALSE
   trace
 }
 
@@ -77,13 +78,14 @@ begin_pass <- function(trace) {
 
 resume_building <- function(trace) {
   trace$pass <- 0L
+  trace$unrecorded <- FALSE
   program_resume_building(trace$program)
 }
 
 # Appends an instruction and returns the new value: id, rows, columns, and whether
 # it requires a gradient. `call` is what to name in a message about shapes.
 append_value <- function(trace, operation, operands, attributes, call) {
-  if (isTRUE(trace$unrecorded)) bind_values(trace)
+  if (trace$unrecorded) bind_values(trace)
   value <- program_append(trace$program, operation, operands, attributes)
   if (is.character(value)) stop_from_core(value, trace, call)
   if (value[[4L]] == 0 && trace$pass != 0L && operation != "input") {
@@ -206,13 +208,7 @@ stop_stale <- function(call, origin) {
 # Reference semantics as in ggmlR: `p$requires_grad <- FALSE` freezes a parameter
 # wherever it is used from then on. `value` is what the program answered with.
 new_tensor <- function(trace, value, class = tensor_class) {
-  tensor <- new.env(hash = FALSE, parent = emptyenv())
-  tensor$value <- value
-  tensor$requires_grad <- value[[4L]] != 0
-  tensor$pass <- trace$pass
-  tensor$trace <- trace
-  class(tensor) <- class
-  tensor
+  make_tensor(value, trace, trace$pass, class)
 }
 
 tensor_value <- function(x) as.integer(.subset2(x, "value")[[1L]])

@@ -108,6 +108,19 @@ BEGIN_RCPP
     return rcpp_result_gen;
 END_RCPP
 }
+// make_tensor
+SEXP make_tensor(SEXP value, SEXP trace, SEXP pass, SEXP classes);
+RcppExport SEXP _agbudget_make_tensor(SEXP valueSEXP, SEXP traceSEXP, SEXP passSEXP, SEXP classesSEXP) {
+BEGIN_RCPP
+    Rcpp::RObject rcpp_result_gen;
+    Rcpp::traits::input_parameter< SEXP >::type value(valueSEXP);
+    Rcpp::traits::input_parameter< SEXP >::type trace(traceSEXP);
+    Rcpp::traits::input_parameter< SEXP >::type pass(passSEXP);
+    Rcpp::traits::input_parameter< SEXP >::type classes(classesSEXP);
+    rcpp_result_gen = Rcpp::wrap(make_tensor(value, trace, pass, classes));
+    return rcpp_result_gen;
+END_RCPP
+}
 // tensor_ids
 SEXP tensor_ids(SEXP program, SEXP objects, SEXP trace, int pass);
 RcppExport SEXP _agbudget_tensor_ids(SEXP programSEXP, SEXP objectsSEXP, SEXP traceSEXP, SEXP passSEXP) {
@@ -366,6 +379,7 @@ static const R_CallMethodDef CallEntries[] = {
     {"_agbudget_object_address", (DL_FUNC) &_agbudget_object_address, 1},
     {"_agbudget_unused_argument", (DL_FUNC) &_agbudget_unused_argument, 2},
     {"_agbudget_program_append", (DL_FUNC) &_agbudget_program_append, 4},
+    {"_agbudget_make_tensor", (DL_FUNC) &_agbudget_make_tensor, 4},
     {"_agbudget_tensor_ids", (DL_FUNC) &_agbudget_tensor_ids, 4},
     {"_agbudget_program_bind", (DL_FUNC) &_agbudget_program_bind, 8},
     {"_agbudget_program_survive", (DL_FUNC) &_agbudget_program_survive, 6},

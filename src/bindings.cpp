@@ -339,8 +339,8 @@ SEXP program_append(SEXP program, SEXP operation, SEXP operands, SEXP attributes
     const double* numbers = REAL(options);
     const agbudget::ValueId id =
         target.append(agbudget::opcode_named(CHAR(STRING_ELT(operation, 0))),
-                      std::vector<agbudget::ValueId>(ids, ids + Rf_xlength(operands)),
-                      agbudget::Attributes(numbers, numbers + Rf_xlength(attributes)));
+                      std::vector<agbudget::ValueId>(ids, ids + Rf_xlength(values)),
+                      agbudget::Attributes(numbers, numbers + Rf_xlength(options)));
     const agbudget::Value& value = target.value(id);
     const SEXP result = Rf_allocVector(REALSXP, 4);
     REAL(result)[0] = id;
@@ -349,6 +349,22 @@ SEXP program_append(SEXP program, SEXP operation, SEXP operands, SEXP attributes
     REAL(result)[3] = value.requires_gradient;
     return result;
   });
+}
+
+// The object that stands for a tensor in R: see R/trace.R.
+// [[Rcpp::export(rng = false)]]
+SEXP make_tensor(SEXP value, SEXP trace, SEXP pass, SEXP classes) {
+  static const SEXP value_name = Rf_install("value");
+  static const SEXP requires_grad_name = Rf_install("requires_grad");
+  static const SEXP pass_name = Rf_install("pass");
+  static const SEXP trace_name = Rf_install("trace");
+  const Rcpp::Shield<SEXP> tensor(R_NewEnv(R_EmptyEnv, FALSE, 0));
+  Rf_defineVar(value_name, value, tensor);
+  Rf_defineVar(requires_grad_name, Rf_ScalarLogical(REAL(value)[3] != 0), tensor);
+  Rf_defineVar(pass_name, pass, tensor);
+  Rf_defineVar(trace_name, trace, tensor);
+  Rf_setAttrib(tensor, R_ClassSymbol, classes);
+  return tensor;
 }
 
 // The ids of those objects that are tensors of this trace, and of this pass or of the
