@@ -73,7 +73,9 @@ plot.ag_training_budget <- function(x, step = NULL, main = NULL, ...) {
     list(xlim = c(0, nrow(events)), ylim = c(0, room$ylim), xaxs = "i", yaxs = "i"), ...
   )
   byte_axis()
-  draw_stack(components[, shown, drop = FALSE])
+  # What is missing while the model is built (negative bookkeeping) is taken off below.
+  draw_stack(pmax(components[, shown, drop = FALSE], 0),
+             bottom = pmin(components[, "bookkeeping"], 0))
   draw_phases(events$phase)
   if (memory_shown) draw_memory(memory, away_from = (peak - 0.5) / nrow(events))
   draw_peak_label(label, peak - 0.5, top, room$above)
@@ -141,10 +143,9 @@ byte_axis <- function() {
 }
 
 # Each operation is a step of width 1; each component lies on those before it.
-draw_stack <- function(components) {
+draw_stack <- function(components, bottom) {
   n <- nrow(components)
   x <- c(0, rep(seq_len(n - 1L), each = 2L), n)
-  bottom <- numeric(n)
   for (name in colnames(components)) {
     top <- bottom + components[, name]
     edges <- c(rep(top, each = 2L), rev(rep(bottom, each = 2L)))

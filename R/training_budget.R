@@ -307,7 +307,7 @@ component_labels <- c(
 
 #' @export
 format.ag_training_budget <- function(x, ...) {
-  shown <- x$components > 0
+  shown <- x$components != 0
   bytes <- x$components[shown]
   components <- table_lines(
     data.frame(

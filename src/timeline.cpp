@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "bookkeeping.h"
+
 namespace agbudget {
 
 void Timeline::start(int layer, const char* operation) {
@@ -15,9 +17,14 @@ void Timeline::start(int layer, const char* operation) {
 
 void Timeline::finish() {
   if (operation_ == nullptr) return;
-  const Event event{step_,      phase_,       layer_,
-                    operation_, heap_.peak(), heap_.peak_by_component()};
+  Event event{step_,      phase_,       layer_,
+              operation_, heap_.peak(), heap_.peak_by_component()};
   operation_ = nullptr;
+  if (phase_ == Phase::setup) {
+    const Bytes missing = std::min(loop_code_bytes, event.live);
+    event.live -= missing;
+    event.components[static_cast<std::size_t>(Component::bookkeeping)] -= missing;
+  }
   if (keeps_all_ || events_.empty()) {
     events_.push_back(event);
   } else if (event.live > events_.front().live) {

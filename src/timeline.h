@@ -11,7 +11,9 @@ namespace agbudget {
 
 enum class Phase : std::uint8_t { setup, forward, backward, step };
 
-// The highest live bytes while one operation ran, and who owned them.
+// The highest live bytes while one operation ran, above an idle R that has trained
+// before, and who owned them. While the model is built R has not loaded the training
+// loop's code yet, so bookkeeping may then be negative.
 struct Event {
   int step;
   Phase phase;
