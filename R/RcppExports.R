@@ -89,10 +89,6 @@ program_end_layer <- function(program, output) {
     invisible(.Call(`_agbudget_program_end_layer`, program, output))
 }
 
-program_switches_gradients <- function(program) {
-    .Call(`_agbudget_program_switches_gradients`, program)
-}
-
 program_begin_forward <- function(program) {
     invisible(.Call(`_agbudget_program_begin_forward`, program))
 }

@@ -206,10 +206,8 @@ trace_forward <- function(architecture, batch_size) {
     bind_survivors(trace, architecture$module)
     output <- tensor_value(output)
     program_end_layer(trace$program, output)
-    # A parameter that was frozen, used, and thawed: how it is left is what counts.
-    if (program_switches_gradients(trace$program)) {
-      parameter_ids(trace, architecture$module)
-    }
+    # Going back asks what is wanted then, whatever was wanted when a parameter was used.
+    if (trace$own_code) parameter_ids(trace, architecture$module)
     parameters <- architecture$parameters %||% program_built_parameters(trace$program)
     failure <- program_finish(trace$program, output, parameters)
     if (is.character(failure)) stop_from_core(failure, trace, "ag_checkpoint()")

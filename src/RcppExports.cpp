@@ -266,16 +266,6 @@ BEGIN_RCPP
     return R_NilValue;
 END_RCPP
 }
-// program_switches_gradients
-bool program_switches_gradients(SEXP program);
-RcppExport SEXP _agbudget_program_switches_gradients(SEXP programSEXP) {
-BEGIN_RCPP
-    Rcpp::RObject rcpp_result_gen;
-    Rcpp::traits::input_parameter< SEXP >::type program(programSEXP);
-    rcpp_result_gen = Rcpp::wrap(program_switches_gradients(program));
-    return rcpp_result_gen;
-END_RCPP
-}
 // program_begin_forward
 void program_begin_forward(SEXP program);
 RcppExport SEXP _agbudget_program_begin_forward(SEXP programSEXP) {
@@ -392,7 +382,6 @@ static const R_CallMethodDef CallEntries[] = {
     {"_agbudget_program_layer_label", (DL_FUNC) &_agbudget_program_layer_label, 1},
     {"_agbudget_program_resume_layer", (DL_FUNC) &_agbudget_program_resume_layer, 2},
     {"_agbudget_program_end_layer", (DL_FUNC) &_agbudget_program_end_layer, 2},
-    {"_agbudget_program_switches_gradients", (DL_FUNC) &_agbudget_program_switches_gradients, 1},
     {"_agbudget_program_begin_forward", (DL_FUNC) &_agbudget_program_begin_forward, 1},
     {"_agbudget_program_resume_building", (DL_FUNC) &_agbudget_program_resume_building, 1},
     {"_agbudget_program_finish", (DL_FUNC) &_agbudget_program_finish, 3},

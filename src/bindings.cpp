@@ -496,11 +496,6 @@ void program_end_layer(SEXP program, int output) {
 }
 
 // [[Rcpp::export(rng = false)]]
-bool program_switches_gradients(SEXP program) {
-  return !program_at(program).gradient_switches().empty();
-}
-
-// [[Rcpp::export(rng = false)]]
 void program_begin_forward(SEXP program) { program_at(program).begin_forward(); }
 
 // [[Rcpp::export(rng = false)]]
