@@ -49,16 +49,16 @@ program_bind <- function(program, frames, outer, captured, trace, pass, hosts, a
     .Call(`_agbudget_program_bind`, program, frames, outer, captured, trace, pass, hosts, arguments)
 }
 
+program_makes_matrices <- function(program) {
+    .Call(`_agbudget_program_makes_matrices`, program)
+}
+
 program_survive <- function(program, objects, outside, trace, pass, hosts) {
     invisible(.Call(`_agbudget_program_survive`, program, objects, outside, trace, pass, hosts))
 }
 
 program_capture <- function(program, begin, frames, trace, pass, hosts) {
     invisible(.Call(`_agbudget_program_capture`, program, begin, frames, trace, pass, hosts))
-}
-
-program_keep <- function(program, objects, outside, trace, hosts) {
-    invisible(.Call(`_agbudget_program_keep`, program, objects, outside, trace, hosts))
 }
 
 program_are_parameters <- function(program, ids) {

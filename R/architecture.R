@@ -52,7 +52,6 @@ build_architecture <- function(trace, code, env, input) {
     trace$outside <- env
     module <- as_module(trace, value)
     parameters <- parameter_ids(trace, module)
-    program_keep(trace$program, c(list(value), trace$masks), env, trace, trace$hosts)
     input <- as_input(input, find_input(trace, module))
   })
   architecture <- list(

@@ -119,14 +119,13 @@ capture_frames <- function(trace, begin, fn) {
 
 # When the forward pass is over: what the model and its checkpoints still refer to.
 bind_survivors <- function(trace, module) {
-  if (!trace$unrecorded && !trace$own_code) return()
   for (begin in names(trace$captured)) {
     program_capture(
       trace$program, as.integer(begin), trace$captured[[begin]], trace, trace$pass,
       trace$hosts
     )
   }
-  if (!trace$own_code) return()
+  if (!trace$own_code && !program_makes_matrices(trace$program)) return()
   program_survive(
     trace$program, c(module[c("forward", "parameters")], trace$masks), trace$outside,
     trace, trace$pass, trace$hosts

@@ -151,6 +151,16 @@ BEGIN_RCPP
     return rcpp_result_gen;
 END_RCPP
 }
+// program_makes_matrices
+bool program_makes_matrices(SEXP program);
+RcppExport SEXP _agbudget_program_makes_matrices(SEXP programSEXP) {
+BEGIN_RCPP
+    Rcpp::RObject rcpp_result_gen;
+    Rcpp::traits::input_parameter< SEXP >::type program(programSEXP);
+    rcpp_result_gen = Rcpp::wrap(program_makes_matrices(program));
+    return rcpp_result_gen;
+END_RCPP
+}
 // program_survive
 void program_survive(SEXP program, Rcpp::List objects, SEXP outside, SEXP trace, int pass, SEXP hosts);
 RcppExport SEXP _agbudget_program_survive(SEXP programSEXP, SEXP objectsSEXP, SEXP outsideSEXP, SEXP traceSEXP, SEXP passSEXP, SEXP hostsSEXP) {
@@ -176,19 +186,6 @@ BEGIN_RCPP
     Rcpp::traits::input_parameter< int >::type pass(passSEXP);
     Rcpp::traits::input_parameter< SEXP >::type hosts(hostsSEXP);
     program_capture(program, begin, frames, trace, pass, hosts);
-    return R_NilValue;
-END_RCPP
-}
-// program_keep
-void program_keep(SEXP program, Rcpp::List objects, SEXP outside, SEXP trace, SEXP hosts);
-RcppExport SEXP _agbudget_program_keep(SEXP programSEXP, SEXP objectsSEXP, SEXP outsideSEXP, SEXP traceSEXP, SEXP hostsSEXP) {
-BEGIN_RCPP
-    Rcpp::traits::input_parameter< SEXP >::type program(programSEXP);
-    Rcpp::traits::input_parameter< Rcpp::List >::type objects(objectsSEXP);
-    Rcpp::traits::input_parameter< SEXP >::type outside(outsideSEXP);
-    Rcpp::traits::input_parameter< SEXP >::type trace(traceSEXP);
-    Rcpp::traits::input_parameter< SEXP >::type hosts(hostsSEXP);
-    program_keep(program, objects, outside, trace, hosts);
     return R_NilValue;
 END_RCPP
 }
@@ -372,9 +369,9 @@ static const R_CallMethodDef CallEntries[] = {
     {"_agbudget_make_tensor", (DL_FUNC) &_agbudget_make_tensor, 4},
     {"_agbudget_tensor_ids", (DL_FUNC) &_agbudget_tensor_ids, 4},
     {"_agbudget_program_bind", (DL_FUNC) &_agbudget_program_bind, 8},
+    {"_agbudget_program_makes_matrices", (DL_FUNC) &_agbudget_program_makes_matrices, 1},
     {"_agbudget_program_survive", (DL_FUNC) &_agbudget_program_survive, 6},
     {"_agbudget_program_capture", (DL_FUNC) &_agbudget_program_capture, 6},
-    {"_agbudget_program_keep", (DL_FUNC) &_agbudget_program_keep, 5},
     {"_agbudget_program_are_parameters", (DL_FUNC) &_agbudget_program_are_parameters, 2},
     {"_agbudget_program_built_parameters", (DL_FUNC) &_agbudget_program_built_parameters, 1},
     {"_agbudget_program_values", (DL_FUNC) &_agbudget_program_values, 2},

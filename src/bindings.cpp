@@ -418,7 +418,10 @@ SEXP program_bind(SEXP program, SEXP frames, int outer, Rcpp::List captured, SEX
   return seen;
 }
 
-// What the forward pass left in the model's own environments.
+// [[Rcpp::export(rng = false)]]
+bool program_makes_matrices(SEXP program) { return program_at(program).makes_matrices(); }
+
+// Whatever can be reached from these objects outlives the forward pass.
 // [[Rcpp::export(rng = false)]]
 void program_survive(SEXP program, Rcpp::List objects, SEXP outside, SEXP trace, int pass,
                      SEXP hosts) {
@@ -433,16 +436,6 @@ void program_capture(SEXP program, int begin, Rcpp::List frames, SEXP trace, int
   References references(trace, pass, hosts);
   for (const SEXP frame : frames) references.follow_frame(frame);
   program_at(program).capture(begin, references.values());
-}
-
-// The built model refers to whatever can be reached from these objects.
-// [[Rcpp::export(rng = false)]]
-void program_keep(SEXP program, Rcpp::List objects, SEXP outside, SEXP trace,
-                  SEXP hosts) {
-  if (!program_at(program).makes_matrices()) return;
-  References references(trace, 0, hosts);
-  for (const SEXP object : objects) references.follow(object, outside);
-  program_at(program).keep(references.values());
 }
 
 // [[Rcpp::export(rng = false)]]

@@ -139,7 +139,7 @@ void Interpreter::release(ValueId id, std::size_t position) {
   const ValueId batch = program_.instructions()[program_.forward_begin()].result;
   if (!building && id <= batch) return;
   const Value& known = program_.value(id);
-  if (known.is_parameter || known.is_kept) return;
+  if (known.is_parameter) return;
   const Opcode op = program_.instructions()[static_cast<std::size_t>(id)].op;
   if (op == Opcode::buffer) return;
   // These stay to the end of the pass at least.
@@ -160,7 +160,8 @@ TensorPtr Interpreter::host_value(const Instruction& instruction) {
   } else {
     host->data = a[2] == bytes_per_integer ? engine_.logical(shape) : engine_.real(shape);
   }
-  if (program_.value(instruction.result).is_kept) {
+  const ValueId batch = program_.instructions()[program_.forward_begin()].result;
+  if (instruction.result < batch && program_.value(instruction.result).survives) {
     engine_.heap().claim(host->data.block, Component::weights);
   }
   return host;

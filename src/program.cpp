@@ -218,6 +218,8 @@ void Program::reset_pass() {
     value.requires_gradient = value.declared_gradient;
     value.layer = -1;
     value.bound_until = 0;
+    value.survives = false;
+    value.is_captured = false;
   }
   for (const GradientSwitch& change : gradient_switches_) {
     values_[index(change.value)].requires_gradient = change.requires_gradient;
@@ -238,10 +240,6 @@ void Program::bind(const std::vector<ValueId>& values) {
   for (const ValueId id : values) {
     values_.at(index(id)).bound_until = instructions_.size();
   }
-}
-
-void Program::keep(const std::vector<ValueId>& values) {
-  for (const ValueId id : values) values_.at(index(id)).is_kept = true;
 }
 
 std::vector<ValueId> Program::built_parameters() const {
@@ -310,7 +308,8 @@ void Program::capture(ValueId begin, std::vector<ValueId> values) {
 
 bool Program::makes_matrices() const {
   return std::any_of(
-      instructions_.begin(), instructions_.end(),
+      instructions_.begin(),
+      instructions_.begin() + static_cast<std::ptrdiff_t>(forward_begin_),
       [](const Instruction& instruction) { return instruction.op == Opcode::host; });
 }
 

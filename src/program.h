@@ -75,8 +75,7 @@ struct Value {
   bool is_parameter = false;
   bool has_dim = true;
   bool declared_gradient = false;  // whether it required one when it was made
-  bool is_kept = false;            // the built model refers to it for good
-  bool survives = false;           // the model refers to it after the forward pass
+  bool survives = false;           // the model refers to it outside of forward passes
   bool is_captured = false;        // or a checkpoint's function does
   int layer = -1;                  // of a parameter: the layer that used it first
   // The last instruction at which the user's code still referred to it.
@@ -131,15 +130,13 @@ class Program {
   // The user's code refers to these while the next instruction runs. What a tape holds
   // it holds anyway; a value that needs no gradient goes when nothing refers to it.
   void bind(const std::vector<ValueId>& values);
-  // The built model refers to these, whether a forward pass uses them or not.
-  void keep(const std::vector<ValueId>& values);
-  // The model still refers to these when the forward pass is over, until the next pass
-  // puts others in their place.
+  // The model still refers to these when the forward pass is over: to what building it
+  // made for good, to others until the next pass puts new ones in their place.
   void survive(const std::vector<ValueId>& values);
   // What the function of the checkpoint that begins with `begin` has in reach.
   void capture(ValueId begin, std::vector<ValueId> values);
   const std::map<ValueId, std::vector<ValueId>>& captures() const { return captures_; }
-  // Whether there is anything to keep besides parameters and what operations use.
+  // Whether building the model made any that are no parameters.
   bool makes_matrices() const;
 
   // Layers nest: begin_layer() makes the new one current, end_layer() the one before.

@@ -17,8 +17,7 @@ void Timeline::start(int layer, const char* operation) {
 
 void Timeline::finish() {
   if (operation_ == nullptr) return;
-  Event event{step_,      phase_,       layer_,
-              operation_, heap_.peak(), heap_.peak_by_component()};
+  Event event{step_, phase_, layer_, operation_, heap_.peak(), heap_.peak_by_component()};
   operation_ = nullptr;
   if (phase_ == Phase::setup) {
     const Bytes missing = std::min(loop_code_bytes, event.live);

@@ -214,6 +214,44 @@ TEST_CASE("layers nest") {
   CHECK(program.layers()[static_cast<std::size_t>(inner)].output == Shape{2, 2});
 }
 
+TEST_CASE("layers are numbered by name, anew in every pass") {
+  Program program;
+  const auto label = [&program](const char* name) {
+    return program.layers()[static_cast<std::size_t>(program.begin_layer(name, "kind"))]
+        .label;
+  };
+  program.begin_forward();
+  CHECK(label("linear") == "linear_1");
+  CHECK(label("dropout") == "dropout_1");
+  CHECK(label("linear") == "linear_2");
+  program.begin_forward();
+  CHECK(label("linear") == "linear_1");
+}
+
+TEST_CASE("a switch while the model is built holds at the start of every pass") {
+  ProgramBuilder builder;
+  const ValueId weight = builder.parameter(8, 8);
+  builder.program.set_requires_gradient(weight, false);
+  for (int pass = 0; pass < 2; ++pass) {
+    builder.input(8, 4);
+    CHECK_FALSE(builder.program.value(weight).requires_gradient);
+    builder.program.set_requires_gradient(weight, true);
+    CHECK(builder.program.value(weight).requires_gradient);
+    CHECK(builder.program.gradient_switches().size() == 2);
+  }
+}
+
+TEST_CASE("a tensor's matrix needs no gradient and no memory of its own") {
+  ProgramBuilder builder;
+  const ValueId weight = builder.parameter(8, 8);
+  const ValueId x = builder.input(8, 4);
+  const ValueId h = builder.append(Opcode::matmul, {weight, x});
+  const ValueId data = builder.append(Opcode::data, {h});
+  CHECK_FALSE(builder.program.value(data).requires_gradient);
+  CHECK_FALSE(builder.program.value(data).is_tensor);
+  CHECK(builder.program.value(data).shape == Shape{8, 4});
+}
+
 TEST_CASE("what cannot be counted is refused with the operation at hand") {
   ProgramBuilder builder;
   constexpr Extent huge = Extent{1} << 31;

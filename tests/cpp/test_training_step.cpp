@@ -86,7 +86,8 @@ TEST_CASE("the peak is the highest event, and components add up at every one") {
                                   Bytes{0}) == event.live);
           // While the model is built, the training loop's code is missing.
           for (std::size_t c = 0; c < agbudget::component_count; ++c) {
-            if (event.phase == agbudget::Phase::setup && c + 1 == agbudget::component_count) {
+            if (event.phase == agbudget::Phase::setup &&
+                c + 1 == agbudget::component_count) {
               continue;
             }
             REQUIRE(event.components[c] >= 0);
@@ -291,6 +292,96 @@ TEST_CASE("what nothing refers to any more goes at its last use") {
   const Bytes matrix = 64 * 500 * 8 + 8;
   // The step before leaves `out`; an operand and its result, which is still temporary.
   CHECK(highest_of(record, Component::activations) <= 3 * matrix + 100);
+}
+
+namespace {
+
+// The highest live bytes of one operation in the second step's forward pass.
+Bytes live_at(const TrainingRecord& record, const std::string& operation) {
+  Bytes highest = 0;
+  for (const Event& event : record.events) {
+    if (event.step == 2 && event.phase == agbudget::Phase::forward &&
+        event.operation == operation) {
+      highest = std::max(highest, event.live);
+    }
+  }
+  return highest;
+}
+
+TrainingRecord released(const Program& program, Extent rows, Extent batch) {
+  TrainingPlan plan = plan_for(rows, batch);
+  plan.loop = Loop::released;
+  return run_training(program, plan);
+}
+
+}  // namespace
+
+TEST_CASE("a value that is bound stays, though nothing uses it") {
+  const auto live = [](bool bound) {
+    ProgramBuilder builder;
+    const ValueId x = builder.input(64, 500);
+    const ValueId a = builder.append(Opcode::scale, {x});
+    const ValueId b = builder.append(Opcode::scale, {a});
+    if (bound) builder.program.bind({a});
+    const ValueId c = builder.append(Opcode::tanh, {b});
+    builder.finish(c);
+    const TrainingRecord record = released(builder.program, 64, 500);
+    return live_at(record, "tanh");
+  };
+  CHECK(live(true) - live(false) == 64 * 500 * 8 + 8 + 240);
+}
+
+TEST_CASE("a value that survives a pass goes when the next one is there") {
+  const auto live = [](bool survives, const char* operation) {
+    ProgramBuilder builder;
+    const ValueId x = builder.input(64, 500);
+    const ValueId a = builder.append(Opcode::scale, {x});
+    const ValueId b = builder.append(Opcode::tanh, {x});
+    builder.finish(b);
+    if (survives) builder.program.survive({a});
+    return live_at(released(builder.program, 64, 500), operation);
+  };
+  constexpr Bytes matrix = 64 * 500 * 8 + 8 + 240;
+  // The old one while the new one is made, and then the new one.
+  CHECK(live(true, "scale") - live(false, "scale") == matrix);
+  CHECK(live(true, "tanh") - live(false, "tanh") == matrix);
+}
+
+TEST_CASE(
+    "a checkpoint holds what its function has in reach, until the tape is cleared") {
+  const auto backward = [](bool captures) {
+    ProgramBuilder builder;
+    const ValueId weight = builder.parameter(4, 64);
+    const ValueId x = builder.input(64, 500);
+    const ValueId a = builder.append(Opcode::scale, {x});
+    const ValueId begin = builder.append(Opcode::checkpoint_begin, {x});
+    const ValueId h = builder.append(Opcode::matmul, {weight, x});
+    const ValueId out = builder.append(Opcode::checkpoint_end, {h});
+    builder.finish(out);
+    if (captures) builder.program.capture(begin, {a});
+    const TrainingRecord record = released(builder.program, 64, 500);
+    Bytes lowest = record.peak().live;
+    for (const Event& event : record.events) {
+      if (event.step == 2 && event.phase == agbudget::Phase::backward) {
+        lowest = std::min(lowest, event.live);
+      }
+    }
+    return lowest;
+  };
+  CHECK(backward(true) - backward(false) == 64 * 500 * 8 + 8 + 240);
+}
+
+TEST_CASE("requires_grad is switched between operations, in every pass alike") {
+  ProgramBuilder builder;
+  const ValueId weight = builder.parameter(8, 8);
+  const ValueId x = builder.input(8, 4);
+  builder.program.set_requires_gradient(weight, false);
+  const ValueId first = builder.append(Opcode::matmul, {weight, x});
+  builder.program.set_requires_gradient(weight, true);
+  builder.finish(builder.append(Opcode::matmul, {weight, first}));
+  CHECK_FALSE(builder.program.value(first).requires_gradient);
+  const TrainingRecord record = train(builder.program, 8, 4);
+  CHECK(record.tape.nodes == 2);  // the second product and the loss
 }
 
 TEST_CASE("a model that nothing trains has a tape of no nodes") {

@@ -8,7 +8,8 @@ built <- function(layer, rows = 1000L, cols = 1000L) {
     .(layer), batch_size = 1L, optimizer = "sgd_plain", input = .(cols)
   )))
   timeline <- budget$timeline
-  setup <- timeline$live_bytes[timeline$operation %in% c("build", "R matrix")]
+  matrices <- timeline$live_bytes - timeline$bookkeeping
+  setup <- matrices[timeline$operation %in% c("build", "R matrix")]
   # At the first forward pass plain SGD has a velocity, beside the batch.
   start <- timeline$live_bytes[timeline$phase == "forward"][[1L]]
   c(peak = max(setup), kept = start - 8 * rows * cols) / (8 * rows * cols)
