@@ -41,7 +41,8 @@
 #'   \item{`components`}{named bytes at that peak: `batch_and_targets`, `weights`,
 #'     `superseded_weights`, `gradients`, `optimizer_state`, `activations`,
 #'     `activation_gradients`, `temporaries`, and R's own `bookkeeping`. They add up to
-#'     `heap_bytes`.}
+#'     `heap_bytes`. At a peak while the model is built, `bookkeeping` may be below 0: the
+#'     idle R that is subtracted has the training loop's code loaded.}
 #'   \item{`peak`}{where it is: `phase` (`"setup"`, `"forward"`, `"backward"` or
 #'     `"step"`), `step`, `operation` and `layer`.}
 #'   \item{`timeline`}{a data frame with a row an operation: `step`, `phase`, `layer`,
@@ -84,19 +85,21 @@
 #'
 #' @section How right it is:
 #' Against the smallest heap in which ggmlR really trains, measured by bisecting
-#' `R_MAX_VSIZE` for 37 models of every layer, loss, optimizer and loop, `heap_bytes` was
-#' within 0.19 %, the median within 0.03 % (ggmlR 0.8.8.1, R 4.2.2; the table is in the
-#' README, `inst/scripts/measure_training_memory.R` makes it). Two things it does not
-#' see: values that need no gradient count as gone after their last use, though a
-#' variable of your forward function may hold them longer; and a peak while the model is
-#' being built, before any code of the training loop is loaded, is 0.2 MB less than said.
+#' `R_MAX_VSIZE` for 47 models of every layer, loss, optimizer and loop, `heap_bytes` was
+#' within 0.19 %, but for one that takes 16 MB (0.36 %, which is 0.06 MB), the median within
+#' 0.04 % (ggmlR 0.8.8.1, R 4.2.2; the table is in the README,
+#' `inst/scripts/measure_training_memory.R` makes it). One forward pass stands for all: a
+#' model that does something else from pass to pass, such as a cache that grows or a layer
+#' that is frozen after a while, is counted by the one that was run.
 #'
 #' @section What is counted:
 #' R's vector heap: the data of every matrix and vector that is reachable at a moment,
 #' and the one being allocated. That includes the batch and the targets, what frames of
 #' ggmlR's operations keep, intermediate gradients, the weights that an optimizer's step
 #' replaced while the tape still holds them, and the hash tables and lists that hold all
-#' of these together.
+#' of these together. A value that needs no gradient is on no tape: it counts for as long
+#' as the model's code refers to it, by a variable, an argument of a call that still runs,
+#' a list, a closure or an environment. What the model's code leaves bound counts too.
 #'
 #' Not counted: what an idle R with ggmlR loaded takes itself; cons cells, environments
 #' and closures, which are on R's other heap; and what the collector has not released
@@ -134,8 +137,9 @@
 #' are those of `src/main/memory.c`, its reuse of temporaries that of
 #' `src/main/arithmetic.c`.
 #'
-#' Initial weights are counted as drawn by `runif()`. Other initialisations of
-#' `ag_linear()` may take more for a moment while the model is built.
+#' Initial weights count as what `init` of `ag_linear()` makes them from: random numbers,
+#' the QR decomposition of an orthogonal matrix, or what a function or matrix of yours
+#' takes.
 #'
 #' @seealso [ag_estimate_training_memory()] for ggmlR's own estimate from shapes alone,
 #'   [ag_architecture()] for the layers of a model.

@@ -4,19 +4,20 @@
 rows <- 1000
 cols <- 100
 
-# Whole matrices of the batch's size that are live while `operation` runs for the last time in
-# the second step's `phase`, the batch among them.
+# Whole matrices of the size of the batch that are live while `operation` runs for the last
+# time in the `phase` of the second step, the batch among them.
 live_at <- function(model, operation, phase = "forward", loop = "released") {
   budget <- eval(bquote(ag_training_budget(
     .(model), .(cols), "sgd_plain", input = .(rows), loop = .(loop)
   )))
-  events <- budget$timeline[budget$timeline$step == 2 & budget$timeline$phase == phase, ]
+  events <- budget$timeline
+  events <- events[events$step == 2 & events$phase == phase, ]
   live <- events$live_bytes[events$operation == operation]
   live[[length(live)]] %/% (8 * rows * cols)
 }
 
 # A linear head on what `body` makes of `x`.
-head_on <- function(body, before = quote({})) {
+head_on <- function(body, before = NULL) {
   bquote({
     W <- ag_param(matrix(rnorm(.(rows)), 1, .(rows)))
     .(before)
@@ -180,7 +181,7 @@ test_that("the function of a checkpoint keeps the frame that it was defined in",
 })
 
 test_that("requires_grad is what it is when an operation runs", {
-  nodes <- function(forward, build = quote({})) {
+  nodes <- function(forward, build = NULL) {
     budget <- eval(bquote(ag_training_budget({
       W <- ag_param(matrix(rnorm(64), 8, 8))
       .(build)
