@@ -86,8 +86,8 @@
 #' @section How right it is:
 #' Against the smallest heap in which ggmlR really trains, measured by bisecting
 #' `R_MAX_VSIZE` for 47 models of every layer, loss, optimizer and loop, `heap_bytes` was
-#' within 0.19 %, but for one that takes 16 MB (0.36 %, which is 0.06 MB), the median within
-#' 0.04 % (ggmlR 0.8.8.1, R 4.2.2; the table is in the README,
+#' within 0.19 %, but for one that takes 16 MB (0.36 %, which is 0.06 MB), the median
+#' within 0.04 % (ggmlR 0.8.8.1, R 4.2.2; the table is in the README,
 #' `inst/scripts/measure_training_memory.R` makes it). One forward pass stands for all: a
 #' model that does something else from pass to pass, such as a cache that grows or a layer
 #' that is frozen after a while, is counted by the one that was run.

@@ -4,8 +4,8 @@
 rows <- 1000
 cols <- 100
 
-# Whole matrices of the size of the batch that are live while `operation` runs for the last
-# time in the `phase` of the second step, the batch among them.
+# Whole matrices of the batch size that are live while `operation` runs for the last time
+# in the `phase` of the second step, the batch among them.
 live_at <- function(model, operation, phase = "forward", loop = "released") {
   budget <- eval(bquote(ag_training_budget(
     .(model), .(cols), "sgd_plain", input = .(rows), loop = .(loop)
