@@ -98,6 +98,14 @@ Collector::Ticket Collector::allocate(Bytes bytes, Bytes attribute_bytes) {
                 data > largest_small_vector ? data + vector_header : 0);
 }
 
+void Collector::allocate_permanent(Bytes bytes) {
+  const std::int64_t words = (bytes + 7) / 8;
+  make_room(words);
+  used_words_ += words;
+  ++nodes_;
+  if (bytes > largest_small_vector) allocator_.allocate(bytes + vector_header);
+}
+
 void Collector::drop(Ticket ticket) {
   Item& item = items_[ticket];
   item.is_dead = true;

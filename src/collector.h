@@ -30,6 +30,8 @@ class Collector {
   // A vector of `bytes` in the vector heap, `attribute_bytes` of them in a vector of
   // its own. May collect first, as allocVector3() does.
   Ticket allocate(Bytes bytes, Bytes attribute_bytes);
+  // One that is never freed, and so needs no ticket.
+  void allocate_permanent(Bytes bytes);
   // The last reference to it went.
   void drop(Ticket ticket);
   // The values that outlive a training step (the model, the tape, the loop's

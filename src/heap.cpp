@@ -29,10 +29,7 @@ Block* Heap::spare_record() {
   return std::exchange(free_records_, free_records_->next_free);
 }
 
-BlockRef Heap::allocate(Bytes bytes, Component component, Bytes attribute_bytes,
-                        const Form& form) {
-  const std::uint32_t ticket =
-      collector_ == nullptr ? 0 : collector_->allocate(bytes, attribute_bytes);
+void Heap::add_live(Bytes bytes, Component component) {
   const Bytes live = checked_add(live_, bytes);
   if (live > largest_exact) throw_too_large();
   live_ = live;
@@ -41,6 +38,18 @@ BlockRef Heap::allocate(Bytes bytes, Component component, Bytes attribute_bytes,
     peak_ = live_;
     peak_by_component_ = live_by_component_;
   }
+}
+
+void Heap::allocate_permanent(Bytes bytes, Component component) {
+  if (collector_ != nullptr) collector_->allocate_permanent(bytes);
+  add_live(bytes, component);
+}
+
+BlockRef Heap::allocate(Bytes bytes, Component component, Bytes attribute_bytes,
+                        const Form& form) {
+  const std::uint32_t ticket =
+      collector_ == nullptr ? 0 : collector_->allocate(bytes, attribute_bytes);
+  add_live(bytes, component);
   Block* block = spare_record();
   block->heap = this;
   block->bytes = bytes;

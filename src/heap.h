@@ -123,6 +123,8 @@ class Heap {
   // `attribute_bytes` of them are vectors of their own.
   BlockRef allocate(Bytes bytes, Component component, Bytes attribute_bytes = 0,
                     const Form& form = Form());
+  // What R never frees, such as symbols and code: no block is needed to count it.
+  void allocate_permanent(Bytes bytes, Component component);
   // What refers to a block, for the collector's model: see there.
   void root(const BlockRef& block);
   void hold(const BlockRef& block, const BlockRef& holder);
@@ -140,6 +142,7 @@ class Heap {
 
  private:
   friend class BlockRef;
+  void add_live(Bytes bytes, Component component);
   Block* spare_record();
   void release(Block* block) noexcept;
 

@@ -39,7 +39,7 @@ void Engine::begin(const char* operation) {
   operation_ = operation;
   timeline_.start(layer_, operation);
   const Bytes code = loaded_code_.load(operation);
-  if (code > 0) permanent_.push_back(heap_.allocate(code, Component::bookkeeping));
+  if (code > 0) heap_.allocate_permanent(code, Component::bookkeeping);
 }
 
 void Engine::keep(const Matrix& matrix) {
@@ -219,7 +219,7 @@ void Engine::intern_name(TensorId id) {
   if (index >= named_.size()) named_.resize(2 * index + 1, false);
   if (named_[index]) return;
   named_[index] = true;
-  permanent_.push_back(heap_.allocate(symbol_bytes, Component::bookkeeping));
+  heap_.allocate_permanent(symbol_bytes, Component::bookkeeping);
 }
 
 BlockRef Engine::holder() {

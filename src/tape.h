@@ -159,8 +159,7 @@ class Engine {
   BlockRef tape_list_;
   Matrix random_seed_;
   LoadedCode loaded_code_;
-  std::vector<BlockRef> permanent_;  // code and symbols
-  std::vector<bool> named_;          // by tensor id: whether it is a symbol already
+  std::vector<bool> named_;  // by tensor id: whether it is a symbol already
   TensorId next_id_ = 1;
   int layer_ = 0;
   const char* operation_ = "";
