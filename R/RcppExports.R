@@ -45,20 +45,20 @@ tensor_ids <- function(program, objects, trace, pass) {
     .Call(`_agbudget_tensor_ids`, program, objects, trace, pass)
 }
 
-program_bind <- function(program, frames, outer, captured, trace, pass, hosts, arguments) {
-    .Call(`_agbudget_program_bind`, program, frames, outer, captured, trace, pass, hosts, arguments)
+program_bind <- function(program, frames, outer, captured, trace, pass, hosts, outside, arguments) {
+    .Call(`_agbudget_program_bind`, program, frames, outer, captured, trace, pass, hosts, outside, arguments)
 }
 
 program_makes_matrices <- function(program) {
     .Call(`_agbudget_program_makes_matrices`, program)
 }
 
-program_survive <- function(program, objects, outside, trace, pass, hosts) {
-    invisible(.Call(`_agbudget_program_survive`, program, objects, outside, trace, pass, hosts))
+program_survive <- function(program, objects, trace, pass, hosts, outside) {
+    invisible(.Call(`_agbudget_program_survive`, program, objects, trace, pass, hosts, outside))
 }
 
-program_capture <- function(program, begin, frames, trace, pass, hosts) {
-    invisible(.Call(`_agbudget_program_capture`, program, begin, frames, trace, pass, hosts))
+program_capture <- function(program, begin, environment, trace, pass, hosts, outside) {
+    invisible(.Call(`_agbudget_program_capture`, program, begin, environment, trace, pass, hosts, outside))
 }
 
 program_are_parameters <- function(program, ids) {

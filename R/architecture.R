@@ -64,6 +64,9 @@ build_architecture <- function(trace, code, env, input) {
 # Made of ggmlR's layers alone, with no code of the user's in it.
 is_built_in <- function(value) {
   if (!inherits(value, "agbudget_layer")) return(FALSE)
+  # A user may replace a layer's function.
+  home <- environment(.subset2(value, "forward"))
+  if (is.null(home) || !identical(topenv(home), topenv())) return(FALSE)
   layers <- if (is.environment(value)) .subset2(value, "layers")
   for (layer in layers) if (!is_built_in(layer)) return(FALSE)
   TRUE
@@ -225,6 +228,7 @@ parameter_ids <- function(trace, module) {
       describe(parameters), "."
     )
   }
+  trace$parameters <- parameters <- as.list(parameters)
   ids <- tensor_ids(trace$program, parameters, trace, trace$pass)
   are_parameters <- program_are_parameters(trace$program, ids)
   for (i in which(!are_parameters)) {

@@ -299,7 +299,6 @@ sequential_layer <- function(layers) {
 # ggmlR collects by name, so it never sees a parameter without one.
 named_parameters <- function(layer) {
   own <- module_parameters(layer)
-  if (inherits(layer, "agbudget_layer")) return(own)
   names <- names(own)
   if (is.null(names)) return(list())
   if (all(nzchar(names)) && !anyDuplicated(names)) return(own)

@@ -117,8 +117,10 @@ checkpoint <- function(fn, ...) {
   }
   inputs <- Filter(is_input, list(...))
   ids <- vapply(inputs, function(x) as.integer(operand_id(trace, x, "...", call)), 0L)
+  # What was switched before the function runs is not switched again when it is rerun.
+  tensor_ids(trace$program, trace$parameters, trace, trace$pass)
   begin <- append_value(trace, "checkpoint_begin", ids, numeric(), call)
-  if (trace$pass != 0L) capture_frames(trace, begin[[1L]], fn)
+  capture_environment(trace, begin[[1L]], fn)
   trace$open <- trace$open + 1L
   result <- fn(...)
   trace$open <- trace$open - 1L

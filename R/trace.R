@@ -17,6 +17,7 @@ new_trace <- function() {
   trace$hosts <- list()
   trace$masks <- list()
   trace$captured <- list()
+  trace$parameters <- list()
   trace$unrecorded <- FALSE
   trace
 }
@@ -88,7 +89,7 @@ append_value <- function(trace, operation, operands, attributes, call) {
   if (trace$unrecorded) bind_values(trace)
   value <- program_append(trace$program, operation, operands, attributes)
   if (is.character(value)) stop_from_core(value, trace, call)
-  if (value[[4L]] == 0 && trace$pass != 0L && operation != "input") {
+  if (value[[4L]] == 0 && trace$pass != 0L && !operation %in% c("input", "data")) {
     trace$unrecorded <- TRUE
   }
   value
@@ -99,22 +100,18 @@ append_value <- function(trace, operation, operands, attributes, call) {
 bind_values <- function(trace) {
   frames <- sys.frames()
   trace$arguments <- program_bind(
-    trace$program, frames, trace$outer_frames, unlist(trace$captured), trace, trace$pass,
-    trace$hosts, trace$arguments
+    trace$program, frames, trace$outer_frames, trace$captured, trace, trace$pass,
+    trace$hosts, outer_environments(trace), trace$arguments
   )
 }
 
-# The function of a checkpoint keeps the frames that it was defined in, which are still
-# running, with all that they hold.
-capture_frames <- function(trace, begin, fn) {
-  running <- sys.frames()
+# Where the model was built, which bind_survivors() looks at once.
+outer_environments <- function(trace) c(trace$masks, trace$outside)
+
+# The tape keeps a checkpoint's function, and that the environment it was defined in.
+capture_environment <- function(trace, begin, fn) {
   home <- environment(fn)
-  frames <- list()
-  while (any(vapply(running, identical, NA, home))) {
-    frames <- c(frames, home)
-    home <- parent.env(home)
-  }
-  if (length(frames) > 0L) trace$captured[[as.character(begin)]] <- frames
+  if (!is.null(home)) trace$captured[[as.character(begin)]] <- home
 }
 
 # When the forward pass is over: what the model and its checkpoints still refer to.
@@ -122,13 +119,15 @@ bind_survivors <- function(trace, module) {
   for (begin in names(trace$captured)) {
     program_capture(
       trace$program, as.integer(begin), trace$captured[[begin]], trace, trace$pass,
-      trace$hosts
+      trace$hosts, outer_environments(trace)
     )
   }
+  # The frames of this pass are not to be kept.
+  trace$captured <- trace$arguments <- list()
   if (!trace$own_code && !program_makes_matrices(trace$program)) return()
   program_survive(
-    trace$program, c(module[c("forward", "parameters")], trace$masks), trace$outside,
-    trace, trace$pass, trace$hosts
+    trace$program, c(module[c("forward", "parameters")], trace$masks), trace,
+    trace$pass, trace$hosts, list(trace$outside)
   )
 }
 

@@ -135,8 +135,8 @@ BEGIN_RCPP
 END_RCPP
 }
 // program_bind
-SEXP program_bind(SEXP program, SEXP frames, int outer, Rcpp::List captured, SEXP trace, int pass, SEXP hosts, Rcpp::List arguments);
-RcppExport SEXP _agbudget_program_bind(SEXP programSEXP, SEXP framesSEXP, SEXP outerSEXP, SEXP capturedSEXP, SEXP traceSEXP, SEXP passSEXP, SEXP hostsSEXP, SEXP argumentsSEXP) {
+SEXP program_bind(SEXP program, SEXP frames, int outer, Rcpp::List captured, SEXP trace, int pass, SEXP hosts, SEXP outside, Rcpp::List arguments);
+RcppExport SEXP _agbudget_program_bind(SEXP programSEXP, SEXP framesSEXP, SEXP outerSEXP, SEXP capturedSEXP, SEXP traceSEXP, SEXP passSEXP, SEXP hostsSEXP, SEXP outsideSEXP, SEXP argumentsSEXP) {
 BEGIN_RCPP
     Rcpp::RObject rcpp_result_gen;
     Rcpp::traits::input_parameter< SEXP >::type program(programSEXP);
@@ -146,8 +146,9 @@ BEGIN_RCPP
     Rcpp::traits::input_parameter< SEXP >::type trace(traceSEXP);
     Rcpp::traits::input_parameter< int >::type pass(passSEXP);
     Rcpp::traits::input_parameter< SEXP >::type hosts(hostsSEXP);
+    Rcpp::traits::input_parameter< SEXP >::type outside(outsideSEXP);
     Rcpp::traits::input_parameter< Rcpp::List >::type arguments(argumentsSEXP);
-    rcpp_result_gen = Rcpp::wrap(program_bind(program, frames, outer, captured, trace, pass, hosts, arguments));
+    rcpp_result_gen = Rcpp::wrap(program_bind(program, frames, outer, captured, trace, pass, hosts, outside, arguments));
     return rcpp_result_gen;
 END_RCPP
 }
@@ -162,30 +163,31 @@ BEGIN_RCPP
 END_RCPP
 }
 // program_survive
-void program_survive(SEXP program, Rcpp::List objects, SEXP outside, SEXP trace, int pass, SEXP hosts);
-RcppExport SEXP _agbudget_program_survive(SEXP programSEXP, SEXP objectsSEXP, SEXP outsideSEXP, SEXP traceSEXP, SEXP passSEXP, SEXP hostsSEXP) {
+void program_survive(SEXP program, Rcpp::List objects, SEXP trace, int pass, SEXP hosts, SEXP outside);
+RcppExport SEXP _agbudget_program_survive(SEXP programSEXP, SEXP objectsSEXP, SEXP traceSEXP, SEXP passSEXP, SEXP hostsSEXP, SEXP outsideSEXP) {
 BEGIN_RCPP
     Rcpp::traits::input_parameter< SEXP >::type program(programSEXP);
     Rcpp::traits::input_parameter< Rcpp::List >::type objects(objectsSEXP);
-    Rcpp::traits::input_parameter< SEXP >::type outside(outsideSEXP);
     Rcpp::traits::input_parameter< SEXP >::type trace(traceSEXP);
     Rcpp::traits::input_parameter< int >::type pass(passSEXP);
     Rcpp::traits::input_parameter< SEXP >::type hosts(hostsSEXP);
-    program_survive(program, objects, outside, trace, pass, hosts);
+    Rcpp::traits::input_parameter< SEXP >::type outside(outsideSEXP);
+    program_survive(program, objects, trace, pass, hosts, outside);
     return R_NilValue;
 END_RCPP
 }
 // program_capture
-void program_capture(SEXP program, int begin, Rcpp::List frames, SEXP trace, int pass, SEXP hosts);
-RcppExport SEXP _agbudget_program_capture(SEXP programSEXP, SEXP beginSEXP, SEXP framesSEXP, SEXP traceSEXP, SEXP passSEXP, SEXP hostsSEXP) {
+void program_capture(SEXP program, int begin, SEXP environment, SEXP trace, int pass, SEXP hosts, SEXP outside);
+RcppExport SEXP _agbudget_program_capture(SEXP programSEXP, SEXP beginSEXP, SEXP environmentSEXP, SEXP traceSEXP, SEXP passSEXP, SEXP hostsSEXP, SEXP outsideSEXP) {
 BEGIN_RCPP
     Rcpp::traits::input_parameter< SEXP >::type program(programSEXP);
     Rcpp::traits::input_parameter< int >::type begin(beginSEXP);
-    Rcpp::traits::input_parameter< Rcpp::List >::type frames(framesSEXP);
+    Rcpp::traits::input_parameter< SEXP >::type environment(environmentSEXP);
     Rcpp::traits::input_parameter< SEXP >::type trace(traceSEXP);
     Rcpp::traits::input_parameter< int >::type pass(passSEXP);
     Rcpp::traits::input_parameter< SEXP >::type hosts(hostsSEXP);
-    program_capture(program, begin, frames, trace, pass, hosts);
+    Rcpp::traits::input_parameter< SEXP >::type outside(outsideSEXP);
+    program_capture(program, begin, environment, trace, pass, hosts, outside);
     return R_NilValue;
 END_RCPP
 }
@@ -368,10 +370,10 @@ static const R_CallMethodDef CallEntries[] = {
     {"_agbudget_program_append", (DL_FUNC) &_agbudget_program_append, 4},
     {"_agbudget_make_tensor", (DL_FUNC) &_agbudget_make_tensor, 4},
     {"_agbudget_tensor_ids", (DL_FUNC) &_agbudget_tensor_ids, 4},
-    {"_agbudget_program_bind", (DL_FUNC) &_agbudget_program_bind, 8},
+    {"_agbudget_program_bind", (DL_FUNC) &_agbudget_program_bind, 9},
     {"_agbudget_program_makes_matrices", (DL_FUNC) &_agbudget_program_makes_matrices, 1},
     {"_agbudget_program_survive", (DL_FUNC) &_agbudget_program_survive, 6},
-    {"_agbudget_program_capture", (DL_FUNC) &_agbudget_program_capture, 6},
+    {"_agbudget_program_capture", (DL_FUNC) &_agbudget_program_capture, 7},
     {"_agbudget_program_are_parameters", (DL_FUNC) &_agbudget_program_are_parameters, 2},
     {"_agbudget_program_built_parameters", (DL_FUNC) &_agbudget_program_built_parameters, 1},
     {"_agbudget_program_values", (DL_FUNC) &_agbudget_program_values, 2},

@@ -388,15 +388,17 @@ SEXP tensor_ids(SEXP program, SEXP objects, SEXP trace, int pass) {
   return ids;
 }
 
-// What the frames after the first `outer`, and those that closures captured, hold while
-// the next instruction runs. The arguments of calls, a list of frames and ids, are
-// returned for the next time.
+// What the frames after the first `outer`, and the environments that closures captured,
+// hold while the next instruction runs. The arguments of calls, a list of frames and ids,
+// are returned for the next time.
 // [[Rcpp::export(rng = false)]]
 SEXP program_bind(SEXP program, SEXP frames, int outer, Rcpp::List captured, SEXP trace,
-                  int pass, SEXP hosts, Rcpp::List arguments) {
-  References references(trace, pass, hosts);
-  for (const SEXP frame : captured) references.follow_frame(frame);
-  for (; outer > 0 && frames != R_NilValue; --outer) frames = CDR(frames);
+                  int pass, SEXP hosts, SEXP outside, Rcpp::List arguments) {
+  agbudget::Program& target = program_at(program);
+  References references(trace, pass, hosts, outside);
+  for (; outer > 0 && frames != R_NilValue; --outer, frames = CDR(frames)) {
+    references.exclude(CAR(frames));
+  }
   Rcpp::List seen(Rf_length(frames));
   for (R_xlen_t i = 0; frames != R_NilValue; frames = CDR(frames), ++i) {
     const SEXP frame = CAR(frames);
@@ -411,10 +413,12 @@ SEXP program_bind(SEXP program, SEXP frames, int outer, Rcpp::List captured, SEX
     }
     std::sort(held.begin(), held.end());
     held.erase(std::unique(held.begin(), held.end()), held.end());
-    program_at(program).bind(held);
-    seen[i] = Rcpp::List::create(frame, Rcpp::wrap(held));
+    target.bind(held);
+    const Rcpp::IntegerVector ids(held.begin(), held.end());
+    seen[i] = Rcpp::List::create(frame, ids);
   }
-  program_at(program).bind(references.values());
+  for (const SEXP environment : captured) references.follow(environment);
+  target.bind(references.values());
   return seen;
 }
 
@@ -423,18 +427,19 @@ bool program_makes_matrices(SEXP program) { return program_at(program).makes_mat
 
 // Whatever can be reached from these objects outlives the forward pass.
 // [[Rcpp::export(rng = false)]]
-void program_survive(SEXP program, Rcpp::List objects, SEXP outside, SEXP trace, int pass,
-                     SEXP hosts) {
-  References references(trace, pass, hosts);
-  for (const SEXP object : objects) references.follow(object, outside);
+void program_survive(SEXP program, Rcpp::List objects, SEXP trace, int pass, SEXP hosts,
+                     SEXP outside) {
+  References references(trace, pass, hosts, outside);
+  for (const SEXP object : objects) references.follow(object);
   program_at(program).survive(references.values());
 }
 
+// What the function of the checkpoint that begins with `begin` has in reach.
 // [[Rcpp::export(rng = false)]]
-void program_capture(SEXP program, int begin, Rcpp::List frames, SEXP trace, int pass,
-                     SEXP hosts) {
-  References references(trace, pass, hosts);
-  for (const SEXP frame : frames) references.follow_frame(frame);
+void program_capture(SEXP program, int begin, SEXP environment, SEXP trace, int pass,
+                     SEXP hosts, SEXP outside) {
+  References references(trace, pass, hosts, outside);
+  references.follow(environment);
   program_at(program).capture(begin, references.values());
 }
 

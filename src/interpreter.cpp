@@ -64,7 +64,7 @@ void Interpreter::build() {
 TensorPtr Interpreter::forward(const TensorPtr& input) {
   const std::size_t begin = program_.forward_begin();
   // The pass starts with the instruction that stands for the batch.
-  slot(program_.instructions()[begin].result) = input;
+  slot(program_.input()) = input;
   run(begin + 1, program_.instructions().size());
   apply_switches(program_.instructions().size());
   hold_captures();
@@ -136,8 +136,7 @@ void Interpreter::release(ValueId id, std::size_t position) {
   if (last_use_[static_cast<std::size_t>(id)] != position) return;
   const bool building = position < program_.forward_begin();
   // What building the model made and the forward pass uses is held by the model.
-  const ValueId batch = program_.instructions()[program_.forward_begin()].result;
-  if (!building && id <= batch) return;
+  if (!building && id <= program_.input()) return;
   const Value& known = program_.value(id);
   if (known.is_parameter) return;
   const Opcode op = program_.instructions()[static_cast<std::size_t>(id)].op;
@@ -160,8 +159,7 @@ TensorPtr Interpreter::host_value(const Instruction& instruction) {
   } else {
     host->data = a[2] == bytes_per_integer ? engine_.logical(shape) : engine_.real(shape);
   }
-  const ValueId batch = program_.instructions()[program_.forward_begin()].result;
-  if (instruction.result < batch && program_.value(instruction.result).survives) {
+  if (instruction.result < program_.input() && program_.value(instruction.result).survives) {
     engine_.heap().claim(host->data.block, Component::weights);
   }
   return host;
@@ -195,8 +193,7 @@ TensorPtr Interpreter::execute(const Instruction& instruction) {
   const auto x = [&](std::size_t i) -> const TensorPtr& {
     return operand(instruction, i);
   };
-  const bool building =
-      instruction.result < program_.instructions()[program_.forward_begin()].result;
+  const bool building = instruction.result < program_.input();
 
   switch (instruction.op) {
     case Opcode::parameter:
@@ -330,7 +327,10 @@ std::size_t Interpreter::run_checkpoint(std::size_t begin) {
   engine_.begin("checkpoint");
   const ValueId segment_result = instructions[end].operands[0];
   TensorPtr out = engine_.tensor(value(segment_result)->data);
-  if (segment_result > instructions[begin].result) slot(segment_result).reset();
+  if (segment_result > instructions[begin].result &&
+      !program_.value(segment_result).survives) {
+    slot(segment_result).reset();
+  }
   out->requires_gradient = true;
 
   auto frame = std::make_shared<Frame>();
@@ -348,7 +348,7 @@ std::size_t Interpreter::run_checkpoint(std::size_t begin) {
     return replay(begin, end, Tensors(self->operands.begin(), split), captured_ids,
                   Tensors(split, self->operands.end()), grad_out, seed);
   };
-  if (program_.captures().count(instructions[begin].result) != 0) {
+  if (!replaying_ && program_.captures().count(instructions[begin].result) != 0) {
     capturing_.emplace_back(instructions[begin].result, frame);
   }
   out->frame = std::move(frame);
@@ -377,10 +377,16 @@ Gradients Interpreter::replay(std::size_t begin, std::size_t end, const Tensors&
   for (std::size_t i = 0; i < captured_ids.size(); ++i) {
     outer_values.push_back(std::exchange(slot(captured_ids[i]), captured[i]));
   }
+  const bool outer_replaying = std::exchange(replaying_, true);
   run(begin + 1, end);
+  replaying_ = outer_replaying;
   const ValueId segment_result = instructions[end].operands[0];
   const TensorPtr redone = value(segment_result);
-  for (std::size_t i = begin + 1; i < end; ++i) slot(instructions[i].result).reset();
+  // What the function stores elsewhere is now what the rerun made.
+  for (std::size_t i = begin + 1; i < end; ++i) {
+    const ValueId id = instructions[i].result;
+    if (!program_.value(id).survives) slot(id).reset();
+  }
 
   const std::vector<Node> segment = engine_.exchange_nodes({});
   const GradientTable gradients = engine_.walk(redone->id, grad_out, segment);

@@ -56,6 +56,7 @@ class Interpreter {
   // What goes at an instruction that it is no operand of, in the order of instructions.
   std::vector<std::pair<std::size_t, ValueId>> late_releases_;
   std::vector<std::size_t> segment_end_;  // of each checkpoint_begin
+  bool replaying_ = false;
   // Of the checkpoints of this pass whose functions have values in reach.
   std::vector<std::pair<ValueId, std::shared_ptr<Frame>>> capturing_;
 };

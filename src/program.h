@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -155,6 +156,8 @@ class Program {
   // Drops the forward pass and goes on building.
   void resume_building();
   std::size_t forward_begin() const { return forward_begin_; }
+  // The batch, with which a forward pass begins.
+  ValueId input() const { return instructions_[forward_begin_].result; }
   // The loss, which is put on the output, is the last layer. Throws ModelError.
   void set_output(ValueId output);
   int loss_layer() const { return static_cast<int>(layers_.size()) - 1; }

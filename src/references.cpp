@@ -1,19 +1,61 @@
 #include "references.h"
 
-#include <cstring>
-
 namespace {
 
 SEXP field(SEXP environment, SEXP name) {
   return Rf_findVarInFrame3(environment, name, TRUE);
 }
 
-SEXP element(SEXP list, const char* name) {
-  const SEXP names = Rf_getAttrib(list, R_NamesSymbol);
-  for (R_xlen_t i = 0; i < Rf_xlength(names); ++i) {
-    if (std::strcmp(CHAR(STRING_ELT(names, i)), name) == 0) return VECTOR_ELT(list, i);
+// R keeps each string once, and those of symbols for good.
+bool has_string(SEXP strings, SEXP symbol, R_xlen_t* position = nullptr) {
+  for (R_xlen_t i = 0; i < Rf_xlength(strings); ++i) {
+    if (STRING_ELT(strings, i) != PRINTNAME(symbol)) continue;
+    if (position != nullptr) *position = i;
+    return true;
   }
-  return R_NilValue;
+  return false;
+}
+
+bool has_class(SEXP object, SEXP symbol) {
+  return OBJECT(object) && has_string(Rf_getAttrib(object, R_ClassSymbol), symbol);
+}
+
+bool is_tensor(SEXP object) {
+  static const SEXP name = Rf_install("agbudget_tensor");
+  return TYPEOF(object) == ENVSXP && has_class(object, name);
+}
+
+bool is_matrix(SEXP object) {
+  static const SEXP name = Rf_install("agbudget_matrix");
+  return TYPEOF(object) == VECSXP && has_class(object, name);
+}
+
+bool is_layer(SEXP object) {
+  static const SEXP name = Rf_install("agbudget_layer");
+  return has_class(object, name);
+}
+
+SEXP element(SEXP list, SEXP symbol) {
+  R_xlen_t position = 0;
+  if (!has_string(Rf_getAttrib(list, R_NamesSymbol), symbol, &position)) {
+    return R_NilValue;
+  }
+  return VECTOR_ELT(list, position);
+}
+
+const SEXP& id_name() {
+  static const SEXP name = Rf_install("id");
+  return name;
+}
+
+const SEXP& pass_name() {
+  static const SEXP name = Rf_install("pass");
+  return name;
+}
+
+const SEXP& trace_name() {
+  static const SEXP name = Rf_install("trace");
+  return name;
 }
 
 bool in_pass(SEXP made_in, int pass) {
@@ -37,14 +79,9 @@ void for_each_variable(SEXP environment, Visit visit) {
 }  // namespace
 
 int tensor_id(SEXP object, SEXP trace, int pass) {
-  static const SEXP trace_name = Rf_install("trace");
-  static const SEXP pass_name = Rf_install("pass");
   static const SEXP value_name = Rf_install("value");
-  if (TYPEOF(object) != ENVSXP || !Rf_inherits(object, "agbudget_tensor")) {
-    return NA_INTEGER;
-  }
-  if (field(object, trace_name) != trace) return NA_INTEGER;
-  if (!in_pass(field(object, pass_name), pass)) return NA_INTEGER;
+  if (!is_tensor(object) || field(object, trace_name()) != trace) return NA_INTEGER;
+  if (!in_pass(field(object, pass_name()), pass)) return NA_INTEGER;
   const SEXP value = field(object, value_name);
   return TYPEOF(value) == REALSXP ? static_cast<int>(REAL(value)[0]) : NA_INTEGER;
 }
@@ -52,54 +89,50 @@ int tensor_id(SEXP object, SEXP trace, int pass) {
 bool tensor_requires_grad(SEXP tensor) {
   static const SEXP requires_grad_name = Rf_install("requires_grad");
   const SEXP wanted = field(tensor, requires_grad_name);
-  return TYPEOF(wanted) == LGLSXP && Rf_xlength(wanted) == 1 &&
-         LOGICAL(wanted)[0] == TRUE;
+  return TYPEOF(wanted) == LGLSXP && Rf_xlength(wanted) == 1 && LOGICAL(wanted)[0] == TRUE;
 }
 
-References::References(SEXP trace, int pass, SEXP hosts) : trace_(trace), pass_(pass) {
+References::References(SEXP trace, int pass, SEXP hosts, SEXP outside)
+    : trace_(trace), pass_(pass), seen_{trace, R_EmptyEnv, R_GlobalEnv, R_BaseEnv} {
+  static const SEXP object_name = Rf_install("object");
   for (R_xlen_t i = 0; i < Rf_xlength(hosts); ++i) {
     const SEXP host = VECTOR_ELT(hosts, i);
-    if (!in_pass(element(host, "pass"), pass)) continue;
-    hosts_.emplace(element(host, "object"), Rf_asInteger(element(host, "id")));
+    if (!in_pass(element(host, pass_name()), pass)) continue;
+    hosts_.emplace(element(host, object_name), Rf_asInteger(element(host, id_name())));
   }
+  for (R_xlen_t i = 0; i < Rf_xlength(outside); ++i) seen_.insert(VECTOR_ELT(outside, i));
 }
 
 // Whether the object is a value, which is then noted, and leads nowhere.
 bool References::note(SEXP object) {
-  if (TYPEOF(object) == ENVSXP) {
-    if (!Rf_inherits(object, "agbudget_tensor")) return false;
+  if (is_tensor(object)) {
     const int id = tensor_id(object, trace_, pass_);
     if (id != NA_INTEGER) values_.push_back(id);
     return true;
   }
-  if (TYPEOF(object) == VECSXP) {
-    if (!Rf_inherits(object, "agbudget_matrix")) return false;
-    if (element(object, "trace") == trace_ && in_pass(element(object, "pass"), pass_)) {
-      values_.push_back(Rf_asInteger(element(object, "id")));
+  if (is_matrix(object)) {
+    if (element(object, trace_name()) == trace_ &&
+        in_pass(element(object, pass_name()), pass_)) {
+      values_.push_back(Rf_asInteger(element(object, id_name())));
     }
     return true;
   }
+  if (hosts_.empty()) return false;
   const auto host = hosts_.find(object);
   if (host != hosts_.end()) values_.push_back(host->second);
   return host != hosts_.end();
 }
 
-void References::follow_listed(SEXP object) {
-  if (note(object) || TYPEOF(object) != VECSXP) return;
-  for (R_xlen_t i = 0; i < Rf_xlength(object); ++i) follow_listed(VECTOR_ELT(object, i));
+void References::follow_argument(SEXP promise) {
+  if (TYPEOF(promise) != PROMSXP || PRVALUE(promise) == R_UnboundValue) return;
+  const std::size_t before = values_.size();
+  follow(PRVALUE(promise));
+  for (std::size_t i = before; i < values_.size(); ++i) arguments_.push_back(values_[i]);
 }
 
 void References::follow_frame(SEXP frame) {
   arguments_.clear();
-  const auto follow_argument = [this](SEXP promise) {
-    if (TYPEOF(promise) != PROMSXP || PRVALUE(promise) == R_UnboundValue) return;
-    const std::size_t before = values_.size();
-    follow_listed(PRVALUE(promise));
-    for (std::size_t i = before; i < values_.size(); ++i) {
-      arguments_.push_back(values_[i]);
-    }
-  };
-  for_each_variable(frame, [&](SEXP value) {
+  for_each_variable(frame, [this](SEXP value) {
     if (TYPEOF(value) == PROMSXP) {
       follow_argument(value);
     } else if (TYPEOF(value) == DOTSXP) {
@@ -107,18 +140,24 @@ void References::follow_frame(SEXP frame) {
         follow_argument(CAR(rest));
       }
     } else {
-      follow_listed(value);
+      follow(value);
     }
   });
 }
 
-void References::follow(SEXP object, SEXP outside) {
+void References::enter(SEXP environment, std::vector<SEXP>& pending) {
+  if (!seen_.insert(environment).second) return;
+  if (R_IsNamespaceEnv(environment) || R_IsPackageEnv(environment)) return;
+  // A layer of ggmlR's: its fields, which a user may have added to.
+  const bool fields_only = is_layer(environment);
+  for_each_variable(environment, [&](SEXP value) {
+    if (!fields_only || TYPEOF(value) != CLOSXP) pending.push_back(value);
+  });
+  if (!fields_only) pending.push_back(ENCLOS(environment));
+}
+
+void References::follow(SEXP object) {
   std::vector<SEXP> pending{object};
-  const auto is_outside = [outside](SEXP environment) {
-    return environment == outside || environment == R_EmptyEnv ||
-           environment == R_GlobalEnv || environment == R_BaseEnv ||
-           R_IsNamespaceEnv(environment) || R_IsPackageEnv(environment);
-  };
   while (!pending.empty()) {
     SEXP next = pending.back();
     pending.pop_back();
@@ -129,6 +168,8 @@ void References::follow(SEXP object, SEXP outside) {
     if (TYPEOF(next) == CLOSXP) next = CLOENV(next);
     if (note(next)) continue;
     if (TYPEOF(next) == VECSXP) {
+      // ag_linear()'s list holds its parameters only.
+      if (is_layer(next)) continue;
       for (R_xlen_t i = 0; i < Rf_xlength(next); ++i) {
         pending.push_back(VECTOR_ELT(next, i));
       }
@@ -136,15 +177,8 @@ void References::follow(SEXP object, SEXP outside) {
       for (SEXP rest = next; rest != R_NilValue; rest = CDR(rest)) {
         pending.push_back(CAR(rest));
       }
-    } else if (TYPEOF(next) == ENVSXP && Rf_inherits(next, "agbudget_layer")) {
-      // A layer of ggmlR's: its fields, which a user may have added to.
-      for_each_variable(next, [&pending](SEXP value) {
-        if (TYPEOF(value) != CLOSXP) pending.push_back(value);
-      });
-    } else if (TYPEOF(next) == ENVSXP && next != trace_ && !is_outside(next) &&
-               seen_.insert(next).second) {
-      for_each_variable(next, [&pending](SEXP value) { pending.push_back(value); });
-      pending.push_back(ENCLOS(next));
+    } else if (TYPEOF(next) == ENVSXP) {
+      enter(next, pending);
     }
   }
 }

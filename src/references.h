@@ -15,13 +15,17 @@
 class References {
  public:
   // `hosts` is the trace's list of real matrices: each entry an `object` and its `id`.
-  References(SEXP trace, int pass, SEXP hosts);
+  // Environments in the list `outside` are not entered.
+  References(SEXP trace, int pass, SEXP hosts, SEXP outside);
 
-  // What the variables of a call's frame hold: values, and lists of them.
-  void follow_frame(SEXP frame);
+  // Nor are these.
+  void exclude(SEXP environment) { seen_.insert(environment); }
   // Everything that can be reached from an object: through lists, environments and what
-  // closures capture, but not beyond `outside`.
-  void follow(SEXP object, SEXP outside);
+  // closures capture.
+  void follow(SEXP object);
+  // The same from the variables of a call's frame, but not from where its function was
+  // defined.
+  void follow_frame(SEXP frame);
 
   // Ids, each as often as it was met.
   const std::vector<int>& values() const { return values_; }
@@ -31,7 +35,8 @@ class References {
 
  private:
   bool note(SEXP object);
-  void follow_listed(SEXP object);
+  void follow_argument(SEXP promise);
+  void enter(SEXP environment, std::vector<SEXP>& pending);
 
   SEXP trace_;
   int pass_;
