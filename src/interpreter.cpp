@@ -159,7 +159,8 @@ TensorPtr Interpreter::host_value(const Instruction& instruction) {
   } else {
     host->data = a[2] == bytes_per_integer ? engine_.logical(shape) : engine_.real(shape);
   }
-  if (instruction.result < program_.input() && program_.value(instruction.result).survives) {
+  if (instruction.result < program_.input() &&
+      program_.value(instruction.result).survives) {
     engine_.heap().claim(host->data.block, Component::weights);
   }
   return host;

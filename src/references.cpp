@@ -89,7 +89,8 @@ int tensor_id(SEXP object, SEXP trace, int pass) {
 bool tensor_requires_grad(SEXP tensor) {
   static const SEXP requires_grad_name = Rf_install("requires_grad");
   const SEXP wanted = field(tensor, requires_grad_name);
-  return TYPEOF(wanted) == LGLSXP && Rf_xlength(wanted) == 1 && LOGICAL(wanted)[0] == TRUE;
+  return TYPEOF(wanted) == LGLSXP && Rf_xlength(wanted) == 1 &&
+         LOGICAL(wanted)[0] == TRUE;
 }
 
 References::References(SEXP trace, int pass, SEXP hosts, SEXP outside)

@@ -45,3 +45,36 @@ short_calls <- function() {
     empty = observe(estimate(list(), quiet = TRUE))
   )
 }
+
+# Budgets, whose code is followed from frame to frame.
+short_budgets <- function() {
+  budget <- agbudget::ag_training_budget
+  list(
+    layers = observe(budget(ag_sequential(
+      ag_linear(6L, 4L, activation = "relu", init = "orthogonal"), ag_batch_norm(4L),
+      ag_dropout(0.1), ag_multihead_attention(4L, 2L)
+    ), 4, memory = "1 GiB")),
+    own = observe(budget({
+      keep <- new.env()
+      start <- matrix(stats::rnorm(144), 12, 12)
+      W <- ag_param(start * 0.5)
+      prepare <- function(y, ...) {
+        parts <- list(ag_scale(y, 2), ag_scale(y, 3))
+        y <- ag_add(parts[[1L]], parts[[2L]])
+        ag_tanh(y)
+      }
+      list(
+        forward = function(x) {
+          keep$last <- prepare(ag_relu(x), ag_exp(x))
+          h <- ag_checkpoint(function(h) ag_relu(ag_matmul(W, h)), keep$last)
+          W$requires_grad <- FALSE
+          h <- ag_matmul(W, h)
+          W$requires_grad <- TRUE
+          ag_mul(h, h$data)
+        },
+        parameters = function() list(W = W)
+      )
+    }, 5)),
+    refused = observe(budget(ag_linear(3L, 2L, init = function(out, inp) "a")))
+  )
+}

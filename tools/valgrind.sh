@@ -4,5 +4,6 @@ set -eu
 
 R --vanilla --no-echo -d "valgrind --quiet --error-exitcode=99 --leak-check=full \
   --errors-for-leak-kinds=definite --show-leak-kinds=definite --num-callers=30" \
-  -e 'source("tools/short_session.R"); invisible(short_session()); cat("session done\n")'
+  -e 'source("tools/short_session.R")' \
+  -e 'invisible(short_session()); invisible(short_budgets()); cat("session done\n")'
 echo "valgrind: no finding"

@@ -234,3 +234,154 @@ test_that("what a parameter is left as decides whether it gets a gradient", {
   expect_identical(gradients(FALSE, TRUE), 1)
   expect_identical(gradients(FALSE, FALSE), 1)
 })
+
+test_that("environments and closures in a frame hold values", {
+  in_environment <- quote({
+    state <- new.env()
+    state$a <- ag_scale(x, 2)
+    ag_scale(x, 3)
+  })
+  expect_identical(live_at(head_on(in_environment), "matmul"), 3)
+  read_later <- quote({
+    state <- new.env()
+    state$a <- ag_scale(x, 2)
+    ag_tanh(x)
+    ag_scale(x, 3)
+  })
+  # The batch, the field, and what is being made.
+  expect_identical(live_at(head_on(read_later), "tanh"), 3)
+  closure <- quote({
+    keep <- (function(a) {
+      force(a)
+      function() a
+    })(ag_scale(x, 2))
+    ag_tanh(x)
+  })
+  expect_identical(live_at(head_on(closure), "tanh"), 3)
+})
+
+test_that("a function that a checkpoint got from elsewhere keeps its environment", {
+  model <- function(kept) {
+    bquote({
+      W <- ag_param(matrix(rnorm(1000), 1, 1000))
+      make <- function(x) {
+        beside <- .(kept)
+        function(h) ag_tanh(ag_matmul(W, h))
+      }
+      list(
+        forward = function(x) ag_checkpoint(make(x), x),
+        parameters = function() list(W = W)
+      )
+    })
+  }
+  expect_identical(live_at(model(NULL), "backward", "backward"), 1)
+  expect_identical(live_at(model(quote(ag_scale(x, 2))), "backward", "backward"), 2)
+})
+
+test_that("what a checkpoint's function stores is what its rerun makes", {
+  model <- function(body) {
+    bquote({
+      keep <- new.env()
+      W <- ag_param(matrix(rnorm(1e6), 1000, 1000))
+      list(
+        forward = function(x) ag_checkpoint(function(h) .(body), x),
+        parameters = function() list(W = W)
+      )
+    })
+  }
+  stored <- quote({
+    keep$a <- ag_tanh(ag_matmul(W, h))
+    ag_relu(ag_matmul(W, h))
+  })
+  passing <- quote({
+    ag_tanh(ag_matmul(W, h))
+    ag_relu(ag_matmul(W, h))
+  })
+  step <- function(body) live_at(model(body), "sgd", "step")
+  # The tensor's graph: the product, its value and its derivative.
+  expect_gte(step(stored) - step(passing), 2)
+})
+
+test_that("nested checkpoints leave nothing of their reruns", {
+  model <- function(inner) {
+    bquote({
+      W <- ag_param(matrix(rnorm(1e6), 1000, 1000))
+      outside <- function(h) ag_tanh(ag_matmul(W, h))
+      list(
+        forward = function(x) {
+          ag_checkpoint(function(h) ag_checkpoint(.(inner), ag_relu(h)), ag_matmul(W, x))
+        },
+        parameters = function() list(W = W)
+      )
+    })
+  }
+  inline <- model(quote(function(h) ag_tanh(ag_matmul(W, h))))
+  expect_identical(live_at(inline, "matmul"), live_at(model(quote(outside)), "matmul"))
+})
+
+test_that("a switch before a checkpoint is not made again by its rerun", {
+  gradients <- function(before, after) {
+    budget <- eval(bquote(ag_training_budget({
+      W <- ag_param(matrix(rnorm(1e6), 1000, 1000))
+      V <- ag_param(matrix(rnorm(1e6), 1000, 1000))
+      list(
+        forward = function(x) {
+          W$requires_grad <- .(before)
+          y <- ag_checkpoint(function(z) ag_matmul(V, ag_matmul(W, z)), x)
+          W$requires_grad <- .(after)
+          y
+        },
+        parameters = function() list(W, V)
+      )
+    }, 4, loop = "released")))
+    max(budget$timeline$gradients) %/% 8e6
+  }
+  expect_identical(gradients(FALSE, TRUE), 2)
+  expect_identical(gradients(TRUE, FALSE), 1)
+})
+
+test_that("a layer that refers to itself is followed once", {
+  budget <- ag_training_budget({
+    s <- ag_sequential(ag_linear(4L, 3L), ag_batch_norm(3L))
+    s$self <- s
+    list(forward = function(x) s$forward(x), parameters = function() s$parameters())
+  })
+  expect_gt(budget$heap_bytes, 0)
+})
+
+test_that("a layer whose forward function was replaced is the user's own code", {
+  model <- quote({
+    keep <- new.env()
+    s <- ag_sequential(list(ag_linear(1000L, 1L)))
+    original <- s$forward
+    s$forward <- function(x) {
+      keep$a <- ag_scale(x, 2)
+      original(x)
+    }
+    s
+  })
+  expect_identical(live_at(model, "backward", "backward"), 2)
+})
+
+test_that("parameters come as a list, a pairlist too, and layers' by name", {
+  optimizer_state <- function(parameters) {
+    max(eval(bquote(ag_training_budget({
+      W <- ag_param(matrix(rnorm(64), 8, 8))
+      list(forward = function(x) ag_matmul(W, x), parameters = .(parameters))
+    })))$timeline$optimizer_state)
+  }
+  expect_identical(
+    optimizer_state(quote(function() pairlist(W = W))),
+    optimizer_state(quote(function() list(W = W)))
+  )
+  trained <- function(parameters) {
+    eval(bquote(ag_training_budget({
+      norm <- ag_batch_norm(512L)
+      norm$parameters <- function() .(parameters)
+      ag_sequential(ag_linear(8L, 512L), norm)
+    })))$components[["optimizer_state"]]
+  }
+  # ggmlR's ag_sequential() never sees a parameter without a name.
+  expect_identical(trained(quote(list(norm$gamma, norm$beta))), trained(quote(list())))
+  expect_gt(trained(quote(list(g = norm$gamma, b = norm$beta))), trained(quote(list())))
+})
