@@ -130,6 +130,8 @@ as_module <- function(trace, value) {
 # The rows of one batch: what the first layer expects, unless the user says.
 find_input <- function(trace, module) {
   if (!is.null(module$expects)) return(module$expects)
+  trace$probing <- TRUE
+  on.exit(trace$probing <- FALSE)
   tryCatch(
     run_pass(trace, function() {
       module$forward(new_probe())
@@ -206,7 +208,8 @@ trace_forward <- function(architecture, batch_size) {
       )
     }
     bind_survivors(trace, architecture$module)
-    output <- tensor_value(output)
+    # The loss asks whether it is to be differentiated.
+    output <- operand_id(trace, output, "pred", "the loss")
     program_end_layer(trace$program, output)
     # Going back asks what is wanted then, whatever was wanted when a parameter was used.
     if (trace$own_code) parameter_ids(trace, architecture$module)

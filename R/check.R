@@ -5,10 +5,6 @@ is_number <- function(x) {
   is.numeric(x) && !is.object(x) && length(x) == 1L && !is.na(x)
 }
 
-is_count <- function(x, min = 1, max = .Machine$integer.max) {
-  is_number(x) && x >= min && x <= max && x == floor(x)
-}
-
 # What R's arithmetic takes for a number: `TRUE` is 1.
 is_scalar <- function(x) {
   (is.numeric(x) || is.logical(x)) && !is.object(x) && length(x) == 1L && !is.na(x)
@@ -16,7 +12,7 @@ is_scalar <- function(x) {
 
 check_count <- function(x, argument, min = 1, max = .Machine$integer.max,
                         kind = "bad_argument", of = "") {
-  if (is_count(x, min, max)) return(as.double(x))
+  if (is_number(x) && x >= min && x <= max && x == floor(x)) return(as.double(x))
   range <- if (is.finite(max)) {
     paste0("from ", count_text(min), " to ", count_text(max))
   } else {
@@ -30,14 +26,12 @@ check_count <- function(x, argument, min = 1, max = .Machine$integer.max,
 
 # A dimension of a layer, as ggmlR takes it: a whole number, integer or double.
 check_dimension <- function(x, argument, call) {
-  if (is_count(x)) return(as.double(x))
   check_count(x, argument, kind = "bad_dimension", of = paste0(" of `", call, "`"))
 }
 
 check_choice <- function(x, argument, choices) {
   if (identical(x, choices)) return(choices[[1L]])
   if (is.character(x) && length(x) == 1L && !is.na(x)) {
-    if (!is.na(found <- match(x, choices))) return(choices[[found]])
     found <- pmatch(x, choices)
     if (!is.na(found)) return(choices[[found]])
   }

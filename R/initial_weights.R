@@ -99,7 +99,7 @@ symbolic_qr <- function(x) {
   shape <- operand_shape(x)
   if (prod(shape) > .Machine$integer.max) {
     stop_agbudget(
-      "bad_dimension", "qr() takes a matrix of at most 2^31 - 1 elements, not ",
+      "bad_dimension", "`x` of `qr()` must have at most 2^31 - 1 elements, but is ",
       shape_text(shape), "."
     )
   }

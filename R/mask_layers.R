@@ -191,7 +191,6 @@ stop_option <- function(argument, call, expected, found) {
 
 check_eps <- function(eps, call) {
   if (!is_scalar(eps) || eps < 0) stop_option("eps", call, "a number of at least 0", eps)
-  eps
 }
 
 mask_layers$ag_batch_norm <- function(num_features, eps = 1e-5, momentum = 0.1) {

@@ -39,6 +39,7 @@ describe <- function(x) {
   if (is.null(x)) return("`NULL`")
   if (is.function(x)) return("a function")
   if (inherits(x, "agbudget_probe")) return("the batch, whose rows are not known yet")
+  if (inherits(x, "agbudget_value")) return(paste("the", gsub("[<>]", "", format(x))))
   if (is.environment(x)) {
     return(paste0("an environment of class ", paste(class(x), collapse = "/")))
   }

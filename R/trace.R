@@ -241,10 +241,26 @@ length.agbudget_tensor <- function(x) tensor_rows(x) * tensor_cols(x)
     data = symbolic_data(x),
     grad = ,
     grad_fn = NULL,
+    id = tensor_value(x),
     device = "cpu",
     dtype = "f32",
     .subset2(x, name)
   )
+}
+
+#' @export
+`$<-.agbudget_tensor` <- function(x, name, value) {
+  if (name == "data") {
+    refuse("$<-", "the `data` of a tensor is replaced by it outside of any operation")
+  }
+  if (name == "requires_grad" && !isTRUE(value) && !isFALSE(value)) {
+    stop_agbudget(
+      "bad_argument", "`requires_grad` of a tensor must be `TRUE` or `FALSE`, not ",
+      describe(value), "."
+    )
+  }
+  assign(name, value, envir = x)
+  x
 }
 
 #' @export
@@ -329,6 +345,7 @@ in_layer <- function(layer, code) {
 new_probe <- function() structure(list(), class = "agbudget_probe")
 
 probe_found <- function(rows, indices = FALSE) {
+  if (!isTRUE(the$trace$probing)) stop_stale("forward()", "forward pass")
   signal_agbudget("input_found", rows = rows, indices = indices)
 }
 

@@ -128,6 +128,8 @@ void References::follow_argument(SEXP promise) {
   if (TYPEOF(promise) != PROMSXP || PRVALUE(promise) == R_UnboundValue) return;
   const std::size_t before = values_.size();
   follow(PRVALUE(promise));
+  // A list's elements may be replaced where they are.
+  if (TYPEOF(PRVALUE(promise)) == VECSXP && !is_matrix(PRVALUE(promise))) return;
   for (std::size_t i = before; i < values_.size(); ++i) arguments_.push_back(values_[i]);
 }
 
@@ -170,7 +172,7 @@ void References::follow(SEXP object) {
     if (note(next)) continue;
     if (TYPEOF(next) == VECSXP) {
       // ag_linear()'s list holds its parameters only.
-      if (is_layer(next)) continue;
+      if (is_layer(next) || !seen_.insert(next).second) continue;
       for (R_xlen_t i = 0; i < Rf_xlength(next); ++i) {
         pending.push_back(VECTOR_ELT(next, i));
       }

@@ -385,3 +385,69 @@ test_that("parameters come as a list, a pairlist too, and layers' by name", {
   expect_identical(trained(quote(list(norm$gamma, norm$beta))), trained(quote(list())))
   expect_gt(trained(quote(list(g = norm$gamma, b = norm$beta))), trained(quote(list())))
 })
+
+test_that("an output that was detached ends the graph", {
+  nodes <- function(wanted) {
+    eval(bquote(ag_training_budget({
+      W <- ag_param(matrix(rnorm(64), 8, 8))
+      list(
+        forward = function(x) {
+          y <- ag_matmul(W, x)
+          y$requires_grad <- .(wanted)
+          y
+        },
+        parameters = function() list(W)
+      )
+    }, 4)))$tape$nodes
+  }
+  expect_equal(nodes(TRUE), 2)
+  expect_equal(nodes(FALSE), 1)
+})
+
+test_that("what cannot be followed is refused", {
+  with <- function(body) {
+    head_on(bquote({
+      h <- ag_scale(x, 2)
+      .(body)
+      h
+    }))
+  }
+  expect_error(live_at(with(quote(h$data <- x$data)), "matmul"),
+               class = "agbudget_error_not_modelled")
+  for (wanted in list(NA, NULL, "yes", c(TRUE, FALSE))) {
+    expect_error(live_at(with(bquote(h$requires_grad <- .(wanted))), "matmul"),
+                 class = "agbudget_error_bad_argument")
+  }
+  # The batch of one pass in the next.
+  expect_error(
+    ag_training_budget({
+      layer <- ag_linear(10L, 10L)
+      last <- NULL
+      list(
+        forward = function(x) {
+          if (!is.null(last)) x <- ag_add(x, last)
+          last <<- x
+          layer$forward(x)
+        },
+        parameters = function() layer$params()
+      )
+    }),
+    class = "agbudget_error_stale_tensor"
+  )
+})
+
+test_that("lists in lists are followed once, and replaced in place", {
+  shared <- quote({
+    l <- list(1)
+    for (i in 1:40) l <- list(l, l)
+    h <- ag_scale(x, 2)
+    ag_scale(h, 2)
+  })
+  expect_identical(live_at(head_on(shared), "matmul"), 3)
+  replaced <- quote((function(o) {
+    o$h <- ag_scale(o$h, 2)
+    o$h <- ag_scale(o$h, 2)
+    ag_tanh(o$h)
+  })(list(h = ag_scale(x, 2))))
+  expect_identical(live_at(head_on(replaced), "tanh"), 3)
+})
