@@ -100,6 +100,11 @@
 #' of these together. A value that needs no gradient is on no tape: it counts for as long
 #' as the model's code refers to it, by a variable, an argument of a call that still runs,
 #' a list, a closure or an environment. What the model's code leaves bound counts too.
+#' Not followed are fields and attributes that you add to a tensor, variables outside of
+#' the forward function that are set and cleared within one pass, and values that R's
+#' evaluator alone holds, such as the elements of a list that is being made; a default
+#' argument counts until its function returns, though R lets go of it where its variable
+#' is bound anew.
 #'
 #' Not counted: what an idle R with ggmlR loaded takes itself; cons cells, environments
 #' and closures, which are on R's other heap; and what the collector has not released
