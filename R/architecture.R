@@ -94,14 +94,14 @@ check_alive <- function(architecture) {
 
 # A model as something with `forward` and `parameters`, however it was written.
 as_module <- function(trace, value) {
+  own <- value
+  value <- as_symbolic(value)
   if (inherits(value, "agbudget_layer")) {
     return(list(
       forward = .subset2(value, "forward"),
       parameters = function() module_parameters(value), expects = expected_input(value)
     ))
   }
-  own <- value
-  value <- as_symbolic(value)
   if (is.function(value)) {
     return(list(forward = value, parameters = NULL))
   }
@@ -120,11 +120,7 @@ as_module <- function(trace, value) {
     )
   }
   # A live module's own closure knows its own tensors.
-  holder <- if (inherits(value, "agbudget_layer")) value else own
-  list(
-    forward = value$forward, parameters = function() module_parameters(holder),
-    expects = expected_input(value)
-  )
+  list(forward = value$forward, parameters = function() module_parameters(own))
 }
 
 # The rows of one batch: what the first layer expects, unless the user says.

@@ -53,8 +53,7 @@ given_weight <- function(init, rows, cols, call) {
     id <- copied(id, bytes)
   }
   if (bytes != 8L) id <- copied(id, 8L)
-  value <- append_value(trace, "parameter", id, c(shape, 0), call)
-  new_tensor(trace, value, parameter_class)
+  new_parameter(rows, cols, drawn = FALSE, call, source = id)
 }
 
 check_given <- function(given, shape, is_result) {

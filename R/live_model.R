@@ -36,9 +36,8 @@ live_tensor <- function(trace, tensor, drawn = FALSE) {
     refuse("ag_device", gpu_reason)
   }
   shape <- if (is.matrix(data)) dim(data) else c(length(data), 1)
-  attributes <- c(shape, drawn)
-  value <- append_value(trace, "parameter", integer(), attributes, "ag_param()")
-  remember_converted(trace, tensor, new_tensor(trace, value, parameter_class))
+  parameter <- new_parameter(shape[[1L]], shape[[2L]], drawn, "ag_param()")
+  remember_converted(trace, tensor, parameter)
 }
 
 live_tensor_id <- function(trace, tensor) {

@@ -11,10 +11,8 @@ new_constant <- function(data) {
 
 # A parameter that holds `data`, a matrix.
 parameter_from <- function(data, call) {
-  trace <- current_trace(call)
-  id <- as.integer(operand_id(trace, data, "data", call))
-  value <- append_value(trace, "parameter", id, c(dim(data), 0), call)
-  new_tensor(trace, value, parameter_class)
+  source <- operand_id(current_trace(call), data, "data", call)
+  new_parameter(nrow(data), ncol(data), drawn = FALSE, call, source)
 }
 
 check_device <- function(device, name) {

@@ -216,9 +216,10 @@ tensor_cols <- function(x) .subset2(x, "value")[[3L]]
 tensor_class <- c("agbudget_tensor", "agbudget_value", "ag_tensor")
 parameter_class <- c("agbudget_parameter", tensor_class)
 
-new_parameter <- function(rows, cols, drawn, call) {
+# Drawn at random, zeros, or what the value `source` holds.
+new_parameter <- function(rows, cols, drawn, call, source = integer()) {
   trace <- current_trace(call)
-  value <- append_value(trace, "parameter", integer(), c(rows, cols, drawn), call)
+  value <- append_value(trace, "parameter", source, c(rows, cols, drawn), call)
   new_tensor(trace, value, parameter_class)
 }
 

@@ -171,6 +171,20 @@ Shape attention_shape(const Shape& q, const Shape& k, const Shape& v, const Shap
   return {output.rows, q.cols};
 }
 
+// Whether the gradient of an instruction's result goes on to operand `i`.
+bool passes_gradient(Opcode op, std::size_t i) {
+  switch (op) {
+    case Opcode::mse_loss:
+    case Opcode::cross_entropy_loss:
+    case Opcode::softmax_cross_entropy_loss:
+      return i == 0;
+    case Opcode::embedding:
+      return i == 1;
+    default:
+      return true;
+  }
+}
+
 }  // namespace
 
 Opcode opcode_named(std::string_view name) {
@@ -255,20 +269,6 @@ void Program::set_output(ValueId output) {
   output_ = output;
   check_gradients_pass();
   layers_.push_back({"loss", "loss", {1, 1}, 0});
-}
-
-// Whether the gradient of an instruction's result goes on to operand `i`.
-static bool passes_gradient(Opcode op, std::size_t i) {
-  switch (op) {
-    case Opcode::mse_loss:
-    case Opcode::cross_entropy_loss:
-    case Opcode::softmax_cross_entropy_loss:
-      return i == 0;
-    case Opcode::embedding:
-      return i == 1;
-    default:
-      return true;
-  }
 }
 
 // ag_checkpoint() makes a tensor of whatever its function returns, but going back
