@@ -93,12 +93,11 @@ AllocatorModel::Chunk AllocatorModel::allocate(Bytes bytes) {
       const Bytes mapped = round_up(size + chunk_header, page);
       mapped_ = checked_add(mapped_, mapped);
       peak_ = std::max(peak_, resident());
-      return new_piece({0, mapped, no_chunk, no_chunk, false, true, no_chunk, no_chunk});
+      return new_piece({mapped, no_chunk, no_chunk, false, true, no_chunk, no_chunk});
     }
     extend(size);
   }
-  chunk = new_piece(
-      {end_of_pieces_, size, last_, no_chunk, false, false, no_chunk, no_chunk});
+  chunk = new_piece({size, last_, no_chunk, false, false, no_chunk, no_chunk});
   if (last_ != no_chunk) pieces_[last_].after = chunk;
   last_ = chunk;
   end_of_pieces_ = checked_add(end_of_pieces_, size);
@@ -114,19 +113,15 @@ void AllocatorModel::extend(Bytes size) {
   break_ = checked_add(break_, round_up(missing, page));
 }
 
-AllocatorModel::Chunk AllocatorModel::split(Chunk chunk, Bytes size) {
+// A piece that was free has one after it: what borders the free end is part of that.
+void AllocatorModel::split(Chunk chunk, Bytes size) {
   const Piece whole = pieces_[chunk];
-  const Chunk rest = new_piece({whole.address + size, whole.size - size, chunk,
-                                whole.after, false, false, no_chunk, no_chunk});
+  const Chunk rest = new_piece(
+      {whole.size - size, chunk, whole.after, false, false, no_chunk, no_chunk});
   pieces_[chunk].size = size;
   pieces_[chunk].after = rest;
-  if (whole.after != no_chunk) {
-    pieces_[whole.after].before = rest;
-  } else {
-    last_ = rest;
-  }
+  pieces_[whole.after].before = rest;
   add_free(rest);
-  return rest;
 }
 
 void AllocatorModel::join(Chunk left, Chunk right) {
@@ -164,7 +159,7 @@ void AllocatorModel::release(Chunk chunk) {
   const Bytes size = pieces_[chunk].size;
   if (pieces_[chunk].after == no_chunk) {
     // It borders the free end and becomes part of it.
-    end_of_pieces_ = pieces_[chunk].address;
+    end_of_pieces_ -= size;
     last_ = pieces_[chunk].before;
     if (last_ != no_chunk) pieces_[last_].after = no_chunk;
     drop_piece(chunk);

@@ -33,7 +33,6 @@ class AllocatorModel {
 
  private:
   struct Piece {
-    Bytes address;
     Bytes size;
     Chunk before;
     Chunk after;
@@ -49,7 +48,7 @@ class AllocatorModel {
   void drop_piece(Chunk chunk);
   void add_free(Chunk chunk);
   void remove_free(Chunk chunk);
-  Chunk split(Chunk chunk, Bytes size);
+  void split(Chunk chunk, Bytes size);
   void extend(Bytes size);
   void trim();
   void join(Chunk left, Chunk right);

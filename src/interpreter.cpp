@@ -9,6 +9,49 @@
 
 namespace agbudget {
 
+// The frame of ag_checkpoint(). Its operands are the inputs, what the function's body
+// uses from outside, and what else it has in reach.
+class Interpreter::CheckpointFrame final : public Frame {
+ public:
+  CheckpointFrame(Interpreter& interpreter, std::size_t begin, Tensors operands,
+                  std::vector<ValueId> captured_ids, Matrices<2> locals,
+                  BlockRef saved_nodes)
+      : interpreter_(interpreter),
+        begin_(begin),
+        operands_(std::move(operands)),
+        captured_ids_(std::move(captured_ids)),
+        input_count_(operands_.size() - captured_ids_.size()),
+        locals_(std::move(locals)),
+        saved_nodes_(std::move(saved_nodes)) {}
+  ~CheckpointFrame() override { release(std::move(operands_)); }
+
+  void capture(const TensorPtr& tensor) { operands_.push_back(tensor); }
+
+  View<TensorPtr> operands() const override {
+    return {operands_.data(), operands_.size()};
+  }
+  View<Matrix> locals() const override { return {locals_.data(), locals_.size()}; }
+  Gradients backward(const Matrix& grad_out) override {
+    return interpreter_.replay(*this, grad_out);
+  }
+
+  std::size_t begin() const { return begin_; }
+  View<TensorPtr> inputs() const { return {operands_.data(), input_count_}; }
+  const std::vector<ValueId>& captured_ids() const { return captured_ids_; }
+  const TensorPtr& captured(std::size_t i) const { return operands_[input_count_ + i]; }
+  const Matrix& seed() const { return locals_[1]; }
+
+ private:
+  Interpreter& interpreter_;
+  std::size_t begin_;
+  Tensors operands_;
+  std::vector<ValueId> captured_ids_;
+  std::size_t input_count_;
+  Matrices<2> locals_;  // the result and .Random.seed
+  // saved_nodes stays bound: a list as long as the tape was.
+  BlockRef saved_nodes_;
+};
+
 Interpreter::Interpreter(const Program& program, Engine& engine)
     : program_(program), engine_(engine), values_(program.value_count()) {
   find_last_uses();
@@ -82,7 +125,7 @@ void Interpreter::hold_captures() {
   for (const auto& [begin, frame] : capturing_) {
     for (const ValueId id : program_.captures().at(begin)) {
       const TensorPtr& captured = value(id);
-      if (captured && !captured->frame) frame->operands.push_back(captured);
+      if (captured && !captured->frame) frame->capture(captured);
     }
   }
   capturing_.clear();
@@ -314,10 +357,10 @@ std::size_t Interpreter::run_checkpoint(std::size_t begin) {
       }
     }
   }
-  Tensors inputs;
-  for (const ValueId id : instructions[begin].operands) inputs.push_back(value(id));
-  Tensors captured;
-  for (const ValueId id : captured_ids) captured.push_back(value(id));
+  const std::vector<ValueId>& input_ids = instructions[begin].operands;
+  Tensors operands;
+  for (const ValueId id : input_ids) operands.push_back(value(id));
+  for (const ValueId id : captured_ids) operands.push_back(value(id));
 
   engine_.set_enabled(false);
   run(begin + 1, end);
@@ -334,26 +377,15 @@ std::size_t Interpreter::run_checkpoint(std::size_t begin) {
   }
   out->requires_gradient = true;
 
-  auto frame = std::make_shared<Frame>();
-  frame->operands = inputs;
-  frame->operands.insert(frame->operands.end(), captured.begin(), captured.end());
-  frame->locals = {out->data, seed};
-  // saved_nodes stays bound in the frame: a list as long as the tape was.
-  const BlockRef saved_nodes =
-      engine_.heap().allocate(list_bytes(engine_.nodes().size()), Component::bookkeeping);
-  const std::size_t input_count = inputs.size();
-  const Frame* self = frame.get();
-  frame->backward = [this, begin, end, captured_ids, seed, saved_nodes, input_count,
-                     self](const Matrix& grad_out) {
-    const auto split = self->operands.begin() + static_cast<std::ptrdiff_t>(input_count);
-    return replay(begin, end, Tensors(self->operands.begin(), split), captured_ids,
-                  Tensors(split, self->operands.end()), grad_out, seed);
-  };
+  auto frame = std::make_shared<CheckpointFrame>(
+      *this, begin, std::move(operands), captured_ids, matrices(out->data, seed),
+      engine_.heap().allocate(list_bytes(engine_.nodes().size()),
+                              Component::bookkeeping));
   if (!replaying_ && program_.captures().count(instructions[begin].result) != 0) {
     capturing_.emplace_back(instructions[begin].result, frame);
   }
   out->frame = std::move(frame);
-  engine_.record_always(out, nullptr, std::move(inputs), {});
+  engine_.record_always(out, nullptr, input_ids.size(), {nullptr, 0});
 
   slot(instructions[end].result) = std::move(out);
   release_after(end);
@@ -362,21 +394,22 @@ std::size_t Interpreter::run_checkpoint(std::size_t begin) {
 }
 
 // .ag_checkpoint_replay(): the segment again on a private tape, and back through it.
-Gradients Interpreter::replay(std::size_t begin, std::size_t end, const Tensors& inputs,
-                              const std::vector<ValueId>& captured_ids,
-                              const Tensors& captured, const Matrix& grad_out,
-                              const Matrix& seed) {
+Gradients Interpreter::replay(const CheckpointFrame& checkpoint, const Matrix& grad_out) {
   const auto& instructions = program_.instructions();
+  const std::size_t begin = checkpoint.begin();
+  const std::size_t end = segment_end_[begin];
+  const std::vector<ValueId>& captured_ids = checkpoint.captured_ids();
+  const View<TensorPtr> inputs = checkpoint.inputs();
   const int layer = engine_.layer();
   const Matrix outer_seed = engine_.random_seed();
-  engine_.set_random_seed(seed);
+  engine_.set_random_seed(checkpoint.seed());
   std::vector<Node> outer_nodes = engine_.exchange_nodes({});
   const bool outer_enabled = engine_.enabled();
   engine_.set_enabled(true);
 
   std::vector<TensorPtr> outer_values;
   for (std::size_t i = 0; i < captured_ids.size(); ++i) {
-    outer_values.push_back(std::exchange(slot(captured_ids[i]), captured[i]));
+    outer_values.push_back(std::exchange(slot(captured_ids[i]), checkpoint.captured(i)));
   }
   const bool outer_replaying = std::exchange(replaying_, true);
   run(begin + 1, end);
@@ -398,7 +431,7 @@ Gradients Interpreter::replay(std::size_t begin, std::size_t end, const Tensors&
   engine_.set_layer(layer);
   engine_.begin("write $grad");
   for (const Node& node : segment) {
-    for (const TensorPtr& input : node.inputs) {
+    for (const TensorPtr& input : node.inputs()) {
       if (!input->requires_gradient || not_leaves.count(input->id) != 0) continue;
       const auto found = gradients.values.find(input->id);
       if (found != gradients.values.end()) engine_.accumulate(*input, found->second);

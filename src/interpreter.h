@@ -44,10 +44,9 @@ class Interpreter {
   TensorPtr host_value(const Instruction& instruction);
   TensorPtr parameter(const Instruction& instruction);
 
+  class CheckpointFrame;
   std::size_t run_checkpoint(std::size_t begin);
-  Gradients replay(std::size_t begin, std::size_t end, const Tensors& inputs,
-                   const std::vector<ValueId>& captured_ids, const Tensors& captured,
-                   const Matrix& grad_out, const Matrix& seed);
+  Gradients replay(const CheckpointFrame& checkpoint, const Matrix& grad_out);
 
   const Program& program_;
   Engine& engine_;
@@ -58,7 +57,7 @@ class Interpreter {
   std::vector<std::size_t> segment_end_;  // of each checkpoint_begin
   bool replaying_ = false;
   // Of the checkpoints of this pass whose functions have values in reach.
-  std::vector<std::pair<ValueId, std::shared_ptr<Frame>>> capturing_;
+  std::vector<std::pair<ValueId, std::shared_ptr<CheckpointFrame>>> capturing_;
 };
 
 }  // namespace agbudget

@@ -32,8 +32,8 @@ TensorPtr expanded_column(Engine& engine, const TensorPtr& column,
   }
   TensorPtr out = engine.result(expanded, {column.get()});
   if (!out->requires_gradient) return out;
-  engine.record(out, nullptr, {column}, {column->data, matrix->data, expanded}, {},
-                [&engine, shape](const Matrix&) -> Gradients {
+  engine.record(out, nullptr, {column}, matrices(column->data, matrix->data, expanded),
+                matrices(), [&engine, shape](const Matrix&) -> Gradients {
                   const Matrix sums = engine.reals(shape.rows);
                   return {engine.real({shape.rows, 1})};
                 });
@@ -159,11 +159,12 @@ TensorPtr batch_norm(Engine& engine, const TensorPtr& x, const BatchNormState& s
   }
   const TensorPtr x_hat = engine.result(normalised, {x.get()});
   if (x_hat->requires_gradient) {
-    engine.record(x_hat, nullptr, {x},
-                  {x->data, mean, variance, deviation, means, deviations, normalised}, {},
-                  [&engine, shape, training](const Matrix&) -> Gradients {
-                    return batch_norm_gradient(engine, shape, training);
-                  });
+    engine.record(
+        x_hat, nullptr, {x},
+        matrices(x->data, mean, variance, deviation, means, deviations, normalised),
+        matrices(), [&engine, shape, training](const Matrix&) -> Gradients {
+          return batch_norm_gradient(engine, shape, training);
+        });
   }
   const TensorPtr scaled =
       mul(engine, expanded_column(engine, state.gamma, x_hat), x_hat);
@@ -189,21 +190,21 @@ TensorPtr layer_norm(Engine& engine, const TensorPtr& x, const TensorPtr& gamma,
   const Matrix gamma_values = engine.reals(shape.rows);
   const Matrix beta_values = engine.reals(shape.rows);
   TensorPtr out = engine.tensor(engine.real(shape));
-  Tensors inputs{x};
+  out->requires_gradient = x->requires_gradient;
   if (affine) {
-    inputs.push_back(gamma);
-    inputs.push_back(beta);
-  }
-  for (const TensorPtr& input : inputs) {
-    out->requires_gradient |= input->requires_gradient;
+    out->requires_gradient |= gamma->requires_gradient || beta->requires_gradient;
   }
   if (!out->requires_gradient) return out;
-  engine.record(out, nullptr, std::move(inputs),
-                {x->data, mean, variance, deviation, normalised, gamma_values,
-                 beta_values, out->data},
-                {}, [&engine, shape, affine](const Matrix&) -> Gradients {
-                  return layer_norm_gradient(engine, shape, affine);
-                });
+  const auto locals = matrices(x->data, mean, variance, deviation, normalised,
+                               gamma_values, beta_values, out->data);
+  const auto gradient = [&engine, shape, affine](const Matrix&) -> Gradients {
+    return layer_norm_gradient(engine, shape, affine);
+  };
+  if (affine) {
+    engine.record(out, nullptr, {x, gamma, beta}, locals, matrices(), gradient);
+  } else {
+    engine.record(out, nullptr, {x}, locals, matrices(), gradient);
+  }
   return out;
 }
 
@@ -221,7 +222,8 @@ TensorPtr embedding(Engine& engine, const TensorPtr& indices, const TensorPtr& t
   if (!out->requires_gradient) return out;
   const Shape table_shape = table->shape();
   engine.record(
-      out, nullptr, {table}, {given_matrix(*indices), index, table->data, vectors}, {},
+      out, nullptr, {table, indices},
+      matrices(given_matrix(*indices), index, table->data, vectors), matrices(),
       [&engine, table_shape, count](const Matrix&) -> Gradients {
         Matrix scattered = engine.real(table_shape);
         // A column of the table, one of the gradient, their sum, and an index.
@@ -230,8 +232,8 @@ TensorPtr embedding(Engine& engine, const TensorPtr& indices, const TensorPtr& t
         const Matrix column = engine.reals(table_shape.rows);
         const Matrix sum_of_columns = engine.reals(table_shape.rows);
         return {scattered};
-      });
-  out->frame->operands.push_back(indices);
+      },
+      1);
   return out;
 }
 

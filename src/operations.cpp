@@ -65,9 +65,10 @@ Matrix reduced_like(Engine& engine, const Matrix& operand, const Matrix& gradien
 }
 
 // An operation whose backward rule is `grad_out * <kept multiplier>`.
+template <std::size_t N>
 TensorPtr elementwise(Engine& engine, const TensorPtr& x, const TensorPtr& out,
-                      std::vector<Matrix> locals, const Matrix& multiplier) {
-  engine.record(out, "elemwise_mul", {x}, std::move(locals), {multiplier},
+                      Matrices<N> locals, const Matrix& multiplier) {
+  engine.record(out, "elemwise_mul", {x}, std::move(locals), matrices(multiplier),
                 [&engine](const Matrix& grad_out) -> Gradients {
                   return {engine.real(grad_out.shape())};
                 });
@@ -79,7 +80,7 @@ TensorPtr activation_with_derivative(Engine& engine, const TensorPtr& x) {
   TensorPtr out = engine.result(engine.real(x->shape()), {x.get()});
   if (!out->requires_gradient) return out;
   const Matrix derivative = engine.real(x->shape());
-  return elementwise(engine, x, out, {out->data, derivative}, derivative);
+  return elementwise(engine, x, out, matrices(out->data, derivative), derivative);
 }
 
 // `x_data[rep(seq_len(rows), length.out = ...), , drop = FALSE]`, then by columns.
@@ -135,7 +136,8 @@ TensorPtr reduce(Engine& engine, const TensorPtr& x, Along along, bool divides) 
   const Matrix in_shape = engine.integers(2);
   // ag_sum() records the literal 1 of its own code.
   const Matrix divisor = divides ? engine.reals(1) : Matrix();
-  engine.record(out, "sum", {x}, {x->data, out->data, in_shape}, {in_shape, divisor},
+  engine.record(out, "sum", {x}, matrices(x->data, out->data, in_shape),
+                matrices(in_shape, divisor),
                 [&engine, shape, along, divides](const Matrix& grad_out) -> Gradients {
                   if (along == Along::all) return {engine.real(shape)};
                   Matrix g = engine.real(grad_out.shape());
@@ -171,7 +173,7 @@ TensorPtr matmul(Engine& engine, const TensorPtr& a, const TensorPtr& b) {
   const bool b_needs = b->requires_gradient;
   const Matrix a_data = a->data;
   const Matrix b_data = b->data;
-  engine.record(out, "matmul", {a, b}, {a_data, b_data}, {a_data, b_data},
+  engine.record(out, "matmul", {a, b}, matrices(a_data, b_data), matrices(a_data, b_data),
                 [&engine, a_needs, b_needs, a_data, b_data](const Matrix&) -> Gradients {
                   Matrix for_a;
                   Matrix for_b;
@@ -207,7 +209,8 @@ TensorPtr add(Engine& engine, const TensorPtr& a, const TensorPtr& b) {
   // nrow() and ncol() of a vector are NULL.
   const auto extent = [&] { return a->data.has_dim() ? engine.integers(1) : Matrix(); };
   engine.record(
-      out, "add", {a, b}, {a->data, expanded, original}, {original, extent(), extent()},
+      out, "add", {a, b}, matrices(a->data, expanded, original),
+      matrices(original, extent(), extent()),
       [&engine, a_needs, b_needs, original](const Matrix& grad_out) -> Gradients {
         return {a_needs ? grad_out : Matrix(),
                 b_needs ? reduced_like(engine, original, grad_out) : Matrix()};
@@ -226,7 +229,8 @@ TensorPtr sub(Engine& engine, const TensorPtr& a, const TensorPtr& b) {
   const bool a_needs = a->requires_gradient;
   const bool b_needs = b->requires_gradient;
   engine.record(
-      out, "sub", {a, b}, {a->data, expanded, original}, {a->data, original},
+      out, "sub", {a, b}, matrices(a->data, expanded, original),
+      matrices(a->data, original),
       [&engine, a_needs, b_needs, original](const Matrix& grad_out) -> Gradients {
         Matrix for_b;
         if (b_needs) {
@@ -252,8 +256,8 @@ TensorPtr mul(Engine& engine, const TensorPtr& a, const TensorPtr& b) {
   const Shape a_shape = a->shape();
   const Shape b_shape = b->shape();
   engine.record(
-      out, "mul", {a, b}, {a_data, b_data, a->data, b->data},
-      {a_data, b_data, a->data, b->data},
+      out, "mul", {a, b}, matrices(a_data, b_data, a->data, b->data),
+      matrices(a_data, b_data, a->data, b->data),
       [&engine, a_needs, b_needs, a_shape, b_shape](const Matrix& grad_out) -> Gradients {
         const Shape full = grad_out.shape();
         Gradients gradients(2);
@@ -269,7 +273,7 @@ TensorPtr scale(Engine& engine, const TensorPtr& x, const TensorPtr& scalar) {
   TensorPtr out = engine.result(engine.real(x->shape()), {x.get()});
   if (!out->requires_gradient) return out;
   const Matrix factor = scalar ? scalar->data : engine.reals(1);
-  engine.record(out, "scale", {x}, {x->data, factor}, {factor},
+  engine.record(out, "scale", {x}, matrices(x->data, factor), matrices(factor),
                 [&engine](const Matrix& grad_out) -> Gradients {
                   return {engine.real(grad_out.shape())};
                 });
@@ -281,7 +285,7 @@ TensorPtr relu(Engine& engine, const TensorPtr& x) {
   TensorPtr out = engine.result(engine.real(x->shape()), {x.get()});
   if (!out->requires_gradient) return out;
   const Matrix mask = mask_from(engine, engine.logical(x->shape()));
-  return elementwise(engine, x, out, {x->data, mask}, mask);
+  return elementwise(engine, x, out, matrices(x->data, mask), mask);
 }
 
 TensorPtr sigmoid(Engine& engine, const TensorPtr& x) {
@@ -304,8 +308,8 @@ TensorPtr softmax(Engine& engine, const TensorPtr& x) {
   const Matrix p = engine.real(shape);
   TensorPtr out = engine.result(p, {x.get()});
   if (!out->requires_gradient) return out;
-  engine.record(out, "softmax", {x}, {x->data, maxima, exponentials, sums, p}, {p},
-                [&engine, shape](const Matrix&) -> Gradients {
+  engine.record(out, "softmax", {x}, matrices(x->data, maxima, exponentials, sums, p),
+                matrices(p), [&engine, shape](const Matrix&) -> Gradients {
                   Matrix dot;
                   {
                     const Matrix product = engine.real(shape);
@@ -331,8 +335,8 @@ TensorPtr log_softmax(Engine& engine, const TensorPtr& x) {
   const Matrix y = matrix_from(engine, log_sums, shape);
   TensorPtr out = engine.result(y, {x.get()});
   if (!out->requires_gradient) return out;
-  engine.record(out, "log_softmax", {x}, {x->data, maxima, shifted, y}, {y},
-                [&engine, shape](const Matrix&) -> Gradients {
+  engine.record(out, "log_softmax", {x}, matrices(x->data, maxima, shifted, y),
+                matrices(y), [&engine, shape](const Matrix&) -> Gradients {
                   const Matrix p = engine.real(shape);
                   return {matrix_from(engine, engine.reals(shape.cols), shape)};
                 });
@@ -343,7 +347,7 @@ TensorPtr log_elements(Engine& engine, const TensorPtr& x) {
   engine.begin("log");
   TensorPtr out = engine.result(engine.real(x->shape()), {x.get()});
   if (!out->requires_gradient) return out;
-  engine.record(out, "log", {x}, {x->data}, {x->data},
+  engine.record(out, "log", {x}, matrices(x->data), matrices(x->data),
                 [&engine](const Matrix& grad_out) -> Gradients {
                   return {engine.real(grad_out.shape())};
                 });
@@ -354,16 +358,15 @@ TensorPtr exp_elements(Engine& engine, const TensorPtr& x) {
   engine.begin("exp");
   TensorPtr out = engine.result(engine.real(x->shape()), {x.get()});
   if (!out->requires_gradient) return out;
-  return elementwise(engine, x, out, {out->data}, out->data);
+  return elementwise(engine, x, out, matrices(out->data), out->data);
 }
 
 TensorPtr pow_elements(Engine& engine, const TensorPtr& x, const TensorPtr& exponent) {
   engine.begin("pow");
   TensorPtr out = engine.result(engine.real(x->shape()), {x.get()});
   if (!out->requires_gradient) return out;
-  std::vector<Matrix> locals{x->data};
-  if (exponent) locals.push_back(exponent->data);
-  engine.record(out, nullptr, {x}, std::move(locals), {},
+  const Matrix power = exponent ? exponent->data : Matrix();
+  engine.record(out, nullptr, {x}, matrices(x->data, power), matrices(),
                 [&engine](const Matrix& grad_out) -> Gradients {
                   const Matrix scaled = engine.real(grad_out.shape());
                   return {engine.real(grad_out.shape())};
@@ -389,7 +392,7 @@ TensorPtr clamp(Engine& engine, const TensorPtr& x) {
   }
   const Matrix mask = mask_from(engine, inside);
   inside = Matrix();
-  return elementwise(engine, x, out, {x->data, mask}, mask);
+  return elementwise(engine, x, out, matrices(x->data, mask), mask);
 }
 
 TensorPtr sum(Engine& engine, const TensorPtr& x, Along along) {
@@ -407,7 +410,7 @@ TensorPtr reshape(Engine& engine, const TensorPtr& x, Shape shape) {
   TensorPtr out = engine.result(engine.real(shape), {x.get()});
   if (!out->requires_gradient) return out;
   const Shape original = x->shape();
-  engine.record(out, nullptr, {x}, {x->data}, {},
+  engine.record(out, nullptr, {x}, matrices(x->data), matrices(),
                 [&engine, original](const Matrix&) -> Gradients {
                   return {engine.real(original)};
                 });
@@ -419,7 +422,7 @@ TensorPtr transpose(Engine& engine, const TensorPtr& x) {
   const Shape original = x->shape();
   TensorPtr out = engine.result(engine.real({original.cols, original.rows}), {x.get()});
   if (!out->requires_gradient) return out;
-  engine.record(out, "transpose", {x}, {}, {},
+  engine.record(out, "transpose", {x}, matrices(), matrices(),
                 [&engine, original](const Matrix&) -> Gradients {
                   return {engine.real(original)};
                 });
@@ -439,7 +442,8 @@ TensorPtr slice_rows(Engine& engine, const TensorPtr& x, Extent count) {
   const Matrix from = engine.integers(1);
   const Matrix n = engine.integers(1);
   const Matrix rows = engine.integers(1);
-  engine.record(out, "slice_rows", {x}, {x->data, from, n, rows}, {from, n, rows},
+  engine.record(out, "slice_rows", {x}, matrices(x->data, from, n, rows),
+                matrices(from, n, rows),
                 [&engine, original, count](const Matrix&) -> Gradients {
                   Matrix padded = engine.real(original);
                   const Matrix index = engine.integers(count);
@@ -461,7 +465,8 @@ TensorPtr concat_rows(Engine& engine, const TensorPtr& a, const TensorPtr& b) {
   const Matrix a_rows = engine.integers(1);
   const Matrix b_rows = engine.integers(1);
   engine.record(
-      out, "concat_rows", {a, b}, {a->data, b->data, a_rows, b_rows}, {a_rows, b_rows},
+      out, "concat_rows", {a, b}, matrices(a->data, b->data, a_rows, b_rows),
+      matrices(a_rows, b_rows),
       [&engine, a_needs, b_needs, a_shape, b_shape](const Matrix&) -> Gradients {
         return {a_needs ? engine.real(a_shape) : Matrix(),
                 b_needs ? engine.real(b_shape) : Matrix()};
@@ -508,8 +513,9 @@ TensorPtr mse_loss(Engine& engine, const TensorPtr& prediction, const TensorPtr&
   TensorPtr out = engine.result(engine.real({1, 1}), {prediction.get()});
   if (!out->requires_gradient) return out;
   engine.record(
-      out, "loss_const", {prediction}, {prediction->data, target->data, difference},
-      {difference, engine.reals(1)},
+      out, "loss_const", {prediction},
+      matrices(prediction->data, target->data, difference),
+      matrices(difference, engine.reals(1)),
       [&engine, shape](const Matrix&) -> Gradients { return {engine.real(shape)}; });
   return out;
 }
@@ -535,10 +541,15 @@ TensorPtr cross_entropy_loss(Engine& engine, const TensorPtr& prediction,
                                             : engine.reals(labels.shape().length());
     return engine.real(shape);
   };
-  std::vector<Matrix> fields;
-  if (engine.recording(*prediction)) fields = {quotient(), engine.reals(1)};
+  Matrix gradient;
+  Matrix factor;
+  if (engine.recording(*prediction)) {
+    gradient = quotient();
+    factor = engine.reals(1);
+  }
   engine.record(out, "loss_const", {prediction},
-                {prediction->data, target->data, clamped}, std::move(fields),
+                matrices(prediction->data, target->data, clamped),
+                matrices(gradient, factor),
                 [quotient](const Matrix&) -> Gradients { return {quotient()}; });
   return out;
 }
@@ -563,12 +574,16 @@ TensorPtr softmax_cross_entropy_loss(Engine& engine, const TensorPtr& logits,
   TensorPtr out = engine.result(engine.real({1, 1}), {logits.get()});
   if (!out->requires_gradient) return out;
 
-  std::vector<Matrix> fields;
-  if (engine.recording(*logits)) fields = {engine.real(shape), engine.reals(1)};
+  Matrix gradient;
+  Matrix factor;
+  if (engine.recording(*logits)) {
+    gradient = engine.real(shape);
+    factor = engine.reals(1);
+  }
   engine.record(out, "loss_const", {logits},
-                {logits->data, given_matrix(*target), indices, labels, maxima,
-                 spread_maxima, exponentials, sums, p, clamped},
-                std::move(fields), [&engine, shape](const Matrix&) -> Gradients {
+                matrices(logits->data, given_matrix(*target), indices, labels, maxima,
+                         spread_maxima, exponentials, sums, p, clamped),
+                matrices(gradient, factor), [&engine, shape](const Matrix&) -> Gradients {
                   return {engine.real(shape)};
                 });
   return out;

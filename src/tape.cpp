@@ -7,11 +7,9 @@
 
 namespace agbudget {
 
-Frame::~Frame() {
+void Frame::release(Tensors operands) {
   thread_local std::vector<Tensors> pending;
   thread_local bool draining = false;
-  backward = nullptr;
-  if (operands.empty()) return;
   pending.push_back(std::move(operands));
   if (draining) return;
   draining = true;
@@ -70,29 +68,13 @@ TensorPtr Engine::result(Matrix data, std::initializer_list<const Tensor*> opera
   return out;
 }
 
-void Engine::record(const TensorPtr& output, const char* op, Tensors inputs,
-                    std::vector<Matrix> locals, std::vector<Matrix> fields,
-                    BackwardRule backward) {
-  auto frame = std::make_shared<Frame>();
-  for (const Matrix& local : locals) keep(local);
-  for (const Matrix& field : fields) keep(field);
-  frame->operands = inputs;
-  frame->locals = std::move(locals);
-  frame->result = output->data;
-  frame->backward = std::move(backward);
-  output->frame = std::move(frame);
-
-  bool any_gradient = false;
-  for (const TensorPtr& input : inputs) any_gradient |= input->requires_gradient;
-  if (any_gradient) record_always(output, op, std::move(inputs), std::move(fields));
-}
-
-void Engine::record_always(const TensorPtr& output, const char* op, Tensors inputs,
-                           std::vector<Matrix> fields) {
+void Engine::record_always(const TensorPtr& output, const char* op,
+                           std::size_t input_count, View<Matrix> fields) {
   if (!enabled_) return;
+  Node node{output->id, layer_, output->frame, input_count, op, operation_, {}, {}};
   hold(output->data.block);
   hold(output->environment);
-  for (const TensorPtr& input : inputs) {
+  for (const TensorPtr& input : node.inputs()) {
     hold(input->data.block);
     hold(input->environment);
   }
@@ -100,9 +82,10 @@ void Engine::record_always(const TensorPtr& output, const char* op, Tensors inpu
   if (Collector* collector = heap_.collector()) {
     collector->add_nodes(output->environment->ticket, recorded_nodes);
   }
-  const Bytes cells = node_bytes(inputs.size(), fields.size());
-  append({output->id, output->frame, std::move(inputs), op, std::move(fields), operation_,
-          layer_, heap_.allocate(cells, Component::bookkeeping)});
+  std::copy(fields.begin(), fields.end(), node.fields.begin());
+  node.cells =
+      heap_.allocate(node_bytes(input_count, fields.size()), Component::bookkeeping);
+  append(std::move(node));
 }
 
 void Engine::append(Node node) {
@@ -146,10 +129,12 @@ GradientTable Engine::backward(const TensorPtr& loss) {
 
   // .ag_bwd_write_leaf_grads(): every tensor on the tape, intermediate ones too.
   timeline_.start(layer_, "write $grad");
-  std::unordered_map<TensorId, bool> seen;
+  std::vector<bool> seen(static_cast<std::size_t>(next_id_), false);
   for (const Node& node : nodes) {
-    for (const TensorPtr& input : node.inputs) {
-      if (!input->requires_gradient || !seen.emplace(input->id, true).second) continue;
+    for (const TensorPtr& input : node.inputs()) {
+      const auto id = static_cast<std::size_t>(input->id);
+      if (!input->requires_gradient || seen[id]) continue;
+      seen[id] = true;
       const auto found = gradients.values.find(input->id);
       if (found != gradients.values.end()) accumulate(*input, found->second);
     }
@@ -182,8 +167,9 @@ GradientTable Engine::walk(TensorId seed, Matrix seed_gradient,
     spend(backward_cells);
     input_grads = node->frame->backward(grad_out);
 
-    for (std::size_t i = 0; i < node->inputs.size(); ++i) {
-      const Tensor& input = *node->inputs[i];
+    const View<TensorPtr> inputs = node->inputs();
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const Tensor& input = *inputs[i];
       if (!input.requires_gradient) continue;
       contribution = input_grads[i];
       if (!contribution) continue;

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
-#include <functional>
 #include <initializer_list>
+#include <iterator>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "bookkeeping.h"
@@ -22,7 +25,29 @@ using TensorId = std::int32_t;
 // What a backward rule returns: a gradient for each of the node's inputs, empty
 // where R's list has NULL.
 using Gradients = std::vector<Matrix>;
-using BackwardRule = std::function<Gradients(const Matrix& grad_out)>;
+
+// Elements that someone else holds.
+template <typename T>
+class View {
+ public:
+  View(const T* first, std::size_t size) : first_(first), size_(size) {}
+  const T* begin() const { return first_; }
+  const T* end() const { return first_ + size_; }
+  std::size_t size() const { return size_; }
+  const T& operator[](std::size_t i) const { return first_[i]; }
+
+ private:
+  const T* first_;
+  std::size_t size_;
+};
+
+template <std::size_t N>
+using Matrices = std::array<Matrix, N>;
+
+template <typename... M>
+Matrices<sizeof...(M)> matrices(const M&... each) {
+  return {each...};
+}
 
 // ggmlR's ag_tensor (R/autograd.R), or a plain matrix used as an operand.
 struct Tensor {
@@ -42,32 +67,69 @@ struct Tensor {
 // The environment a grad_fn closes over: everything the operation's call had
 // bound, not only what its backward rule reads. It holds the result's matrix but
 // not its tensor, whose $grad_fn holds the frame: counted references would never
-// fall around that cycle, R's collector does not mind it. A rule captures
-// matrices only, never tensors.
-struct Frame {
-  Tensors operands;
-  std::vector<Matrix> locals;  // the numeric ones, which ag_tape_memory() counts
-  Matrix result;               // of the tensor `out`
-  BackwardRule backward;
-
+// fall around that cycle, R's collector does not mind it.
+class Frame {
+ public:
   Frame() = default;
   Frame(const Frame&) = delete;
   Frame& operator=(const Frame&) = delete;
+  virtual ~Frame() = default;
+
+  virtual View<TensorPtr> operands() const = 0;
+  // The numeric ones, which ag_tape_memory() counts.
+  virtual View<Matrix> locals() const = 0;
+  virtual Gradients backward(const Matrix& grad_out) = 0;
+
+ protected:
   // A graph is a chain as long as the model is deep: releasing it by nested
   // destructors would exhaust the stack.
-  ~Frame();
+  static void release(Tensors operands);
+};
+
+// The frame of an operation, in one piece of memory: a model has thousands of them.
+// The rule is called with the gradient of the result and returns Gradients. It captures
+// matrices only, never tensors.
+template <std::size_t operand_count, std::size_t local_count, typename Rule>
+class OperationFrame final : public Frame {
+ public:
+  using Operands = std::array<TensorPtr, operand_count>;
+
+  OperationFrame(Operands operands, Matrices<local_count> locals, Matrix result,
+                 Rule rule)
+      : operands_(std::move(operands)),
+        locals_(std::move(locals)),
+        result_(std::move(result)),
+        rule_(std::move(rule)) {}
+  ~OperationFrame() override {
+    release(Tensors(std::make_move_iterator(operands_.begin()),
+                    std::make_move_iterator(operands_.end())));
+  }
+
+  View<TensorPtr> operands() const override { return {operands_.data(), operand_count}; }
+  View<Matrix> locals() const override { return {locals_.data(), local_count}; }
+  Gradients backward(const Matrix& grad_out) override { return rule_(grad_out); }
+
+ private:
+  Operands operands_;
+  Matrices<local_count> locals_;
+  Matrix result_;  // of the tensor `out`
+  Rule rule_;
 };
 
 // One entry of .ag_tape$nodes.
 struct Node {
+  static constexpr std::size_t max_fields = 4;
+
   TensorId output;
-  std::shared_ptr<Frame> frame;
-  Tensors inputs;
-  const char* op;  // what ag_record() was told; nullptr where it was not
-  std::vector<Matrix> fields;
-  const char* operation;  // the function that recorded it
   int layer;
+  std::shared_ptr<Frame> frame;
+  std::size_t input_count;  // the frame's first operands
+  const char* op;           // what ag_record() was told; nullptr where it was not
+  const char* operation;    // the function that recorded it
+  Matrices<max_fields> fields;
   BlockRef cells;
+
+  View<TensorPtr> inputs() const { return {frame->operands().begin(), input_count}; }
 };
 
 // The gradients of one backward pass, by tensor: the environment that backward()
@@ -104,13 +166,32 @@ class Engine {
   // A tensor for an operation's result: requires a gradient if an operand does.
   TensorPtr result(Matrix data, std::initializer_list<const Tensor*> operands);
 
-  // ag_record(): `locals` is what the frame has bound besides its operands.
-  void record(const TensorPtr& output, const char* op, Tensors inputs,
-              std::vector<Matrix> locals, std::vector<Matrix> fields,
-              BackwardRule backward);
+  // ag_record(): `locals` is what the frame has bound besides its operands, of which
+  // the first `input_count` are the node's inputs.
+  template <std::size_t operand_count, std::size_t local_count, std::size_t field_count,
+            typename Rule>
+  void record(const TensorPtr& output, const char* op,
+              TensorPtr (&&operands)[operand_count], Matrices<local_count> locals,
+              const Matrices<field_count>& fields, Rule backward,
+              std::size_t input_count = operand_count) {
+    static_assert(field_count <= Node::max_fields);
+    using Recorded = OperationFrame<operand_count, local_count, Rule>;
+    for (const Matrix& local : locals) keep(local);
+    for (const Matrix& field : fields) keep(field);
+    typename Recorded::Operands held;
+    std::move(std::begin(operands), std::end(operands), held.begin());
+    const auto needs_gradient = [](const TensorPtr& t) { return t->requires_gradient; };
+    const bool any_gradient =
+        std::any_of(held.begin(), held.begin() + input_count, needs_gradient);
+    output->frame = std::make_shared<Recorded>(std::move(held), std::move(locals),
+                                               output->data, std::move(backward));
+    if (any_gradient) {
+      record_always(output, op, input_count, {fields.data(), field_count});
+    }
+  }
   // Records whatever the inputs are, as ag_checkpoint() does.
-  void record_always(const TensorPtr& output, const char* op, Tensors inputs,
-                     std::vector<Matrix> fields);
+  void record_always(const TensorPtr& output, const char* op, std::size_t input_count,
+                     View<Matrix> fields);
   bool recording(const Tensor& operand) const {
     return enabled_ && operand.requires_gradient;
   }

@@ -16,14 +16,14 @@ TapeReport report_tape(const std::vector<Node>& nodes, std::size_t layer_count) 
   for (const Node& node : nodes) {
     Bytes parameters = 0;
     Bytes operands = 0;
-    for (const TensorPtr& input : node.inputs) {
+    for (const TensorPtr& input : node.inputs()) {
       if (!input->is_tensor) continue;
       const Bytes bytes = first_size(input->data);
       operands += bytes;
       if (input->is_parameter) parameters += bytes;
     }
     Bytes activations = 0;
-    for (const Matrix& local : node.frame->locals) activations += first_size(local);
+    for (const Matrix& local : node.frame->locals()) activations += first_size(local);
     Bytes fields = 0;
     for (const Matrix& field : node.fields) fields += first_size(field);
 

@@ -129,7 +129,7 @@ TEST_CASE("layer norm without an affine part has one input") {
       bench.run([&] { return layer_norm(bench.engine, x, nullptr, nullptr); });
   CHECK(taken.kept == 3 * doubles(n) + 2 * doubles(d) + 2 * M);
   CHECK(taken.gradients == M);
-  CHECK(bench.engine.nodes().front().inputs.size() == 1);
+  CHECK(bench.engine.nodes().front().inputs().size() == 1);
 }
 
 TEST_CASE("what backward works out for a frozen parameter is not kept") {
