@@ -194,13 +194,13 @@ TensorPtr Interpreter::host_value(const Instruction& instruction) {
   engine_.begin("R matrix");
   if (a[4] != 0) engine_.draw_random_numbers();
   const Shape shape{a[0], a[1]};
-  auto host = std::make_shared<Tensor>();
-  host->is_tensor = false;
+  const bool is_integer = a[2] == bytes_per_integer;
+  TensorPtr host;
   if (a[3] == 0) {
-    host->data = a[2] == bytes_per_integer ? engine_.integers(shape.length())
-                                           : engine_.reals(shape.length());
+    host = plain(is_integer ? engine_.integers(shape.length())
+                            : engine_.reals(shape.length()));
   } else {
-    host->data = a[2] == bytes_per_integer ? engine_.logical(shape) : engine_.real(shape);
+    host = plain(is_integer ? engine_.logical(shape) : engine_.real(shape));
   }
   if (instruction.result < program_.input() &&
       program_.value(instruction.result).survives) {
@@ -243,22 +243,16 @@ TensorPtr Interpreter::execute(const Instruction& instruction) {
     case Opcode::parameter:
       return parameter(instruction);
     case Opcode::buffer: {
-      auto buffer = std::make_shared<Tensor>();
-      buffer->is_tensor = false;
-      buffer->data = instruction.operands.empty()
-                         ? engine_.real({attributes[0], attributes[1]})
-                         : x(0)->data;
+      TensorPtr buffer = plain(instruction.operands.empty()
+                                   ? engine_.real({attributes[0], attributes[1]})
+                                   : x(0)->data);
       engine_.heap().claim(buffer->data.block, Component::weights);
       return buffer;
     }
     case Opcode::host:
       return host_value(instruction);
-    case Opcode::data: {
-      auto matrix = std::make_shared<Tensor>();
-      matrix->is_tensor = false;
-      matrix->data = x(0)->data;
-      return matrix;
-    }
+    case Opcode::data:
+      return plain(x(0)->data);
     case Opcode::tensor:
       return engine_.tensor(x(0)->data,
                             building ? Component::weights : Component::activations);

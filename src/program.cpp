@@ -363,7 +363,6 @@ Value Program::infer(Opcode op, const std::vector<ValueId>& operands,
     case Opcode::host:
       result.shape = {attributes.at(0), attributes.at(1)};
       result.requires_gradient = false;
-      result.is_tensor = false;
       result.has_dim = attributes.at(3) != 0;
       break;
     case Opcode::matmul:
@@ -379,7 +378,6 @@ Value Program::infer(Opcode op, const std::vector<ValueId>& operands,
     case Opcode::data:
       result.shape = shape(0);
       result.requires_gradient = false;
-      result.is_tensor = false;
       break;
     case Opcode::tensor:
       result.requires_gradient = false;
@@ -434,7 +432,6 @@ Value Program::infer(Opcode op, const std::vector<ValueId>& operands,
     case Opcode::argmax:
       result.shape = {shape(0).cols, 1};
       result.requires_gradient = false;
-      result.is_tensor = false;
       result.has_dim = false;
       break;
     case Opcode::mse_loss:

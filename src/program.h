@@ -72,7 +72,6 @@ using Attributes = std::vector<std::int64_t>;
 struct Value {
   Shape shape;
   bool requires_gradient = false;
-  bool is_tensor = true;
   bool is_parameter = false;
   bool has_dim = true;
   bool declared_gradient = false;  // whether it required one when it was made

@@ -7,6 +7,13 @@
 
 namespace agbudget {
 
+TensorPtr plain(Matrix data) {
+  auto tensor = std::make_shared<Tensor>();
+  tensor->is_tensor = false;
+  tensor->data = std::move(data);
+  return tensor;
+}
+
 void Frame::release(Tensors operands) {
   thread_local std::vector<Tensors> pending;
   thread_local bool draining = false;

@@ -64,6 +64,9 @@ struct Tensor {
   Shape shape() const { return data.shape(); }
 };
 
+// A plain matrix or vector of R's in a tensor's place.
+TensorPtr plain(Matrix data);
+
 // The environment a grad_fn closes over: everything the operation's call had
 // bound, not only what its backward rule reads. It holds the result's matrix but
 // not its tensor, whose $grad_fn holds the frame: counted references would never

@@ -64,9 +64,7 @@ class Trainer {
       x = engine_.real(plan_.input);
     }
     batch_ = engine_.tensor(x, Component::batch);
-    target_ = std::make_shared<Tensor>();
-    target_->is_tensor = false;
-    target_->data = engine_.real(program_.value(program_.output()).shape);
+    target_ = plain(engine_.real(program_.value(program_.output()).shape));
     heap_.claim(target_->data.block, Component::batch);
   }
 

@@ -65,10 +65,8 @@ class Bench {
   }
   // A plain matrix, or a vector where `has_dim` is false.
   agbudget::TensorPtr plain(Extent rows, Extent cols, bool has_dim = true) {
-    auto host = std::make_shared<agbudget::Tensor>();
-    host->is_tensor = false;
-    host->data = has_dim ? engine.real({rows, cols}) : engine.reals(rows * cols);
-    return host;
+    return agbudget::plain(has_dim ? engine.real({rows, cols})
+                                   : engine.reals(rows * cols));
   }
 
   Bytes live() const {

@@ -160,9 +160,7 @@ TEST_CASE("an embedding keeps its columns and the index; its gradient is a whole
 TEST_CASE("an index of integers is kept as it is") {
   Bench bench;
   const TensorPtr table = bench.parameter(d, 50);
-  auto index = std::make_shared<Tensor>();
-  index->is_tensor = false;
-  index->data = bench.engine.integers(n);
+  const TensorPtr index = agbudget::plain(bench.engine.integers(n));
   const Taken taken =
       bench.forward([&] { return embedding(bench.engine, index, table); });
   CHECK(taken.kept == M);
