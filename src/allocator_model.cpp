@@ -28,17 +28,6 @@ void AllocatorModel::set_threshold(Bytes bytes) {
   trim_threshold_ = 2 * mmap_threshold_;
 }
 
-AllocatorModel::Chunk AllocatorModel::new_piece(Piece piece) {
-  if (unused_.empty()) {
-    pieces_.push_back(piece);
-    return static_cast<Chunk>(pieces_.size() - 1);
-  }
-  const Chunk chunk = unused_.back();
-  unused_.pop_back();
-  pieces_[chunk] = piece;
-  return chunk;
-}
-
 void AllocatorModel::add_free(Chunk chunk) {
   Piece& piece = pieces_[chunk];
   piece.is_free = true;
@@ -75,8 +64,6 @@ void AllocatorModel::remove_free(Chunk chunk) {
   if (piece.older == no_chunk) spare_bins_.push_back(bins_.extract(bin));
 }
 
-void AllocatorModel::drop_piece(Chunk chunk) { unused_.push_back(chunk); }
-
 AllocatorModel::Chunk AllocatorModel::allocate(Bytes bytes) {
   const Bytes size =
       std::max(smallest_chunk, round_up(checked_add(bytes, chunk_header), alignment));
@@ -93,11 +80,11 @@ AllocatorModel::Chunk AllocatorModel::allocate(Bytes bytes) {
       const Bytes mapped = round_up(size + chunk_header, page);
       mapped_ = checked_add(mapped_, mapped);
       peak_ = std::max(peak_, resident());
-      return new_piece({mapped, no_chunk, no_chunk, false, true, no_chunk, no_chunk});
+      return pieces_.add({mapped, no_chunk, no_chunk, false, true, no_chunk, no_chunk});
     }
     extend(size);
   }
-  chunk = new_piece({size, last_, no_chunk, false, false, no_chunk, no_chunk});
+  chunk = pieces_.add({size, last_, no_chunk, false, false, no_chunk, no_chunk});
   if (last_ != no_chunk) pieces_[last_].after = chunk;
   last_ = chunk;
   end_of_pieces_ = checked_add(end_of_pieces_, size);
@@ -116,7 +103,7 @@ void AllocatorModel::extend(Bytes size) {
 // A piece that was free has one after it: what borders the free end is part of that.
 void AllocatorModel::split(Chunk chunk, Bytes size) {
   const Piece whole = pieces_[chunk];
-  const Chunk rest = new_piece(
+  const Chunk rest = pieces_.add(
       {whole.size - size, chunk, whole.after, false, false, no_chunk, no_chunk});
   pieces_[chunk].size = size;
   pieces_[chunk].after = rest;
@@ -134,7 +121,7 @@ void AllocatorModel::join(Chunk left, Chunk right) {
   } else {
     last_ = left;
   }
-  drop_piece(right);
+  pieces_.remove(right);
 }
 
 void AllocatorModel::release(Chunk chunk) {
@@ -142,7 +129,7 @@ void AllocatorModel::release(Chunk chunk) {
     const Bytes size = pieces_[chunk].size;
     if (size > mmap_threshold_ && size <= largest_threshold) set_threshold(size);
     mapped_ -= size;
-    drop_piece(chunk);
+    pieces_.remove(chunk);
     return;
   }
   const Chunk before = pieces_[chunk].before;
@@ -162,8 +149,8 @@ void AllocatorModel::release(Chunk chunk) {
     end_of_pieces_ -= size;
     last_ = pieces_[chunk].before;
     if (last_ != no_chunk) pieces_[last_].after = no_chunk;
-    drop_piece(chunk);
-    if (size + (break_ - end_of_pieces_ - size) >= trim_attempt) trim();
+    pieces_.remove(chunk);
+    if (break_ - end_of_pieces_ >= trim_attempt) trim();
     return;
   }
   add_free(chunk);

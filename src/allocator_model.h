@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "heap.h"
+#include "pool.h"
 
 namespace agbudget {
 
@@ -44,8 +45,6 @@ class AllocatorModel {
   // The latest free chunk of each size.
   using Bins = std::map<Bytes, Chunk>;
 
-  Chunk new_piece(Piece piece);
-  void drop_piece(Chunk chunk);
   void add_free(Chunk chunk);
   void remove_free(Chunk chunk);
   void split(Chunk chunk, Bytes size);
@@ -53,8 +52,7 @@ class AllocatorModel {
   void trim();
   void join(Chunk left, Chunk right);
 
-  std::vector<Piece> pieces_;
-  std::vector<Chunk> unused_;
+  Pool<Piece> pieces_;
   Bins bins_;
   std::vector<Bins::node_type> spare_bins_;  // making one costs more than the search
   Chunk last_ = no_chunk;                    // the piece before the area's free end

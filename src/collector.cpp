@@ -76,15 +76,7 @@ Collector::Ticket Collector::append(std::int64_t words, std::int32_t nodes,
   if (item.has_chunk) item.chunk = allocator_.allocate(malloc_bytes);
   used_words_ += words;
   nodes_ += nodes;
-  Ticket ticket = 0;
-  if (spare_.empty()) {
-    ticket = static_cast<Ticket>(items_.size());
-    items_.push_back(item);
-  } else {
-    ticket = spare_.back();
-    spare_.pop_back();
-    items_[ticket] = item;
-  }
+  const Ticket ticket = items_.add(item);
   young_.push_back(ticket);
   return ticket;
 }
@@ -127,7 +119,7 @@ void Collector::let_go(Item& item) {
   if (item.holder == no_ticket) return;
   Item& holder = items_[item.holder];
   if (--holder.held == 0 && holder.generation == Generation::freed) {
-    spare_.push_back(item.holder);
+    items_.remove(item.holder);
   }
   item.holder = no_ticket;
 }
@@ -231,7 +223,7 @@ void Collector::free_item(Ticket ticket) {
   nodes_ -= item.nodes;
   item.generation = Generation::freed;
   let_go(item);
-  if (item.held == 0) spare_.push_back(ticket);
+  if (item.held == 0) items_.remove(ticket);
 }
 
 // One pass over the new values and the generations below `level`.

@@ -7,6 +7,7 @@
 
 #include "allocator_model.h"
 #include "heap.h"
+#include "pool.h"
 
 namespace agbudget {
 
@@ -82,8 +83,7 @@ class Collector {
   bool is_kept_dead(const Item& item, int level) const;
   void touch_pages();
 
-  std::vector<Item> items_;
-  std::vector<Ticket> spare_;  // items that are freed and that nothing names
+  Pool<Item> items_;  // a freed one stays while others name it
   std::vector<Ticket> young_;
   std::vector<Ticket> old_;
   std::vector<Ticket> oldest_dead_;
