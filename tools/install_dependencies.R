@@ -11,14 +11,15 @@ if (length(purpose) != 1L || !purpose %in% c("demo", "test", "bench", "ci")) {
   stop("usage: install_dependencies.R demo|test|bench|ci", call. = FALSE)
 }
 
-# The release whose behaviour the differential test compares with.
-ggmlr_version <- "0.8.8.1"
+# Exactly these: the release whose behaviour the differential tests compare with, and the
+# tools whose findings and generated files change from release to release.
+pinned <- c(ggmlR = "0.8.8.1", lintr = "3.0.2", roxygen2 = "7.2.3")
 
 # Commands, each with the Debian package that has it; files likewise.
 commands <- list(
   demo = c("g++" = "g++", make = "make"),
   test = c(cmake = "cmake"),
-  bench = character(),
+  bench = c(valgrind = "valgrind"),
   ci = c(
     git = "git", valgrind = "valgrind", "clang-format" = "clang-format",
     pandoc = "pandoc", qpdf = "qpdf", tidy = "tidy"
@@ -40,9 +41,9 @@ debian_r <- normalizePath(R.home()) == "/usr/lib/R" && nzchar(Sys.which("dpkg"))
 can_use_apt <- nzchar(Sys.which("apt-get")) &&
   identical(unname(Sys.info()["effective_user"]), "root")
 
-# name = minimal version ("" for any), from the fields of DESCRIPTION
-declared_packages <- function(fields) {
-  entries <- read.dcf("DESCRIPTION", fields = fields)
+# name = minimal version ("" for any), from the fields of a DESCRIPTION
+declared_packages <- function(fields, file = "DESCRIPTION") {
+  entries <- read.dcf(file, fields = fields)
   entries <- trimws(unlist(strsplit(entries[!is.na(entries)], ",")))
   names <- sub("[[:space:]]*[(].*", "", entries)
   versions <- ifelse(
@@ -64,16 +65,17 @@ is_installed <- function(name, version) {
     return(FALSE)
   }
   found <- utils::packageVersion(name)
-  if (name == "ggmlR") {
-    return(found == ggmlr_version)
+  if (name %in% names(pinned)) {
+    return(found == pinned[[name]])
   }
   !nzchar(version) || found >= version
 }
 
-missing_packages <- function() {
-  needed <- needed_packages()
-  names(needed)[!mapply(is_installed, names(needed), needed)]
+not_installed <- function(versions) {
+  names(versions)[!as.logical(mapply(is_installed, names(versions), versions))]
 }
+
+missing_packages <- function() not_installed(needed_packages())
 
 missing_debian_tools <- function() {
   wanted <- unlist(unname(commands[includes]))
@@ -91,11 +93,10 @@ run_logged <- function(command, args) {
 
 install_with_apt <- function(packages) {
   message("installing with apt-get: ", paste(packages, collapse = " "))
-  Sys.setenv(DEBIAN_FRONTEND = "noninteractive")
-  run_logged("apt-get", c("update", "-q")) &&
-    run_logged("apt-get", c("install", "-q", "-y", "--no-install-recommends", packages))
+  run_logged("apt-get", c("install", "-q", "-y", "--no-install-recommends", packages))
 }
 
+# Of those that Debian has. Asks apt's lists, which a new machine has yet to get.
 debian_names <- function(packages) {
   candidates <- paste0("r-cran-", tolower(packages))
   known <- system2("apt-cache", c("pkgnames", "r-cran-"), stdout = TRUE, stderr = FALSE)
@@ -122,7 +123,9 @@ library_for <- function(package) {
 }
 
 install_from_cran <- function(packages) {
-  message("installing from CRAN: ", paste(packages, collapse = " "))
+  if (length(packages) > 0L) {
+    message("installing from CRAN: ", paste(packages, collapse = " "))
+  }
   for (package in packages) {
     utils::install.packages(
       package,
@@ -131,40 +134,62 @@ install_from_cran <- function(packages) {
   }
 }
 
-install_ggmlr <- function() {
-  message("installing ggmlR ", ggmlr_version, " from CRAN (a few minutes)")
-  repos <- repositories()
-  source_package <- paste0("ggmlR_", ggmlr_version, ".tar.gz")
+# The source of a pinned release: the current one, or one that a later has put in the
+# archive.
+download_pinned <- function(package) {
+  source_package <- paste0(package, "_", pinned[[package]], ".tar.gz")
   destination <- file.path(tempdir(), source_package)
-  contrib <- utils::contrib.url(repos[["CRAN"]], type = "source")
-  # The current release, or one that a later has put in the archive.
+  contrib <- utils::contrib.url(repositories()[["CRAN"]], type = "source")
   problems <- character()
-  for (place in paste0(contrib, c("/", "/Archive/ggmlR/"), source_package)) {
+  folders <- c("/", paste0("/Archive/", package, "/"))
+  for (place in paste0(contrib, folders, source_package)) {
     problem <- tryCatch(
       {
         utils::download.file(place, destination, mode = "wb", quiet = TRUE)
-        NULL
+        return(destination)
       },
       error = conditionMessage, warning = conditionMessage
     )
-    if (is.null(problem)) break
     problems <- c(problems, problem)
   }
-  if (!is.null(problem)) {
-    stop(
-      "no source of ggmlR ", ggmlr_version, ", current or archived:\n  ",
-      paste(problems, collapse = "\n  "),
-      call. = FALSE
-    )
+  stop(
+    "no source of ", package, " ", pinned[[package]], ", current or archived:\n  ",
+    paste(problems, collapse = "\n  "),
+    call. = FALSE
+  )
+}
+
+# Makes the first one found what an earlier library hides, such as Debian's behind a newer
+# one from CRAN.
+uncover_pinned <- function(package) {
+  holds <- function(library) {
+    file.exists(file.path(library, package, "DESCRIPTION")) &&
+      utils::packageVersion(package, lib.loc = library) == pinned[[package]]
   }
-  if (!is_installed("generics", "")) {
-    install_from_cran("generics")
+  hidden <- Filter(holds, setdiff(normalizePath(.libPaths()), project_library))
+  if (length(hidden) == 0L) {
+    return(FALSE)
   }
-  # Vulkan plays no part on the CPU path, and needs system libraries.
+  link <- file.path(project_library, package)
+  unlink(link, recursive = TRUE)
+  file.symlink(file.path(hidden[[1L]], package), link)
+}
+
+install_pinned <- function(package) {
+  message("installing ", package, " ", pinned[[package]], " from CRAN")
+  source_package <- download_pinned(package)
+  description <- file.path(package, "DESCRIPTION")
+  utils::untar(source_package, description, exdir = tempdir())
+  dependencies <- declared_packages(
+    c("Depends", "Imports", "LinkingTo"), file.path(tempdir(), description)
+  )
+  install_from_cran(not_installed(dependencies))
   utils::install.packages(
-    destination,
-    lib = library_for("ggmlR"), repos = NULL, type = "source", quiet = TRUE,
-    configure.args = "--without-vulkan", INSTALL_opts = "--no-docs"
+    source_package,
+    lib = library_for(package), repos = NULL, type = "source", quiet = TRUE,
+    # ggmlR: Vulkan plays no part on the CPU path, and needs system libraries.
+    configure.args = if (package == "ggmlR") "--without-vulkan",
+    INSTALL_opts = "--no-docs"
   )
 }
 
@@ -174,6 +199,8 @@ Sys.setenv(MAKEFLAGS = paste0("-j", cores))
 tools <- missing_debian_tools()
 packages <- missing_packages()
 if (length(tools) + length(packages) > 0L && can_use_apt) {
+  Sys.setenv(DEBIAN_FRONTEND = "noninteractive")
+  invisible(run_logged("apt-get", c("update", "-q")))
   wanted <- tools
   if (debian_r) {
     needs_generics <- "ggmlR" %in% packages && !is_installed("generics", "")
@@ -185,11 +212,9 @@ if (length(tools) + length(packages) > 0L && can_use_apt) {
 }
 
 from_cran <- missing_packages()
-if (length(setdiff(from_cran, "ggmlR")) > 0L) {
-  install_from_cran(setdiff(from_cran, "ggmlR"))
-}
-if ("ggmlR" %in% from_cran) {
-  install_ggmlr()
+install_from_cran(setdiff(from_cran, names(pinned)))
+for (package in intersect(from_cran, names(pinned))) {
+  if (!uncover_pinned(package)) install_pinned(package)
 }
 
 still_missing <- c(missing_debian_tools(), missing_packages())
